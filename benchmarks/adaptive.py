@@ -35,7 +35,7 @@ from batchscale.errors import AnalysisError
 from batchscale.figures.selection import find_goal
 from batchscale.formatting import rounded_text, span_text
 from batchscale.prediction.next_round import Design, MeasuredSize, RoundProgress, next_round, start_round
-from batchscale.prediction.quantities import AimQuestion
+from batchscale.prediction.quantities import AimQuestion, Question
 from batchscale.records.frames import Records
 from batchscale.records.metadata.columns import METADATA, stored_choices
 from batchscale.records.read import read_records
@@ -90,6 +90,7 @@ class Run:
     trials: int
     rounds: int = 0
     reason: str = ""
+    points: tuple[StudyPoint, ...] = ()
 
     @property
     def factor(self) -> float:
@@ -109,16 +110,22 @@ def summary_of(points: Sequence[StudyPoint]) -> CurveSummary | None:
         return None
 
 
-def run_fixed(trials: Trials, sizes: Sequence[int], count: int) -> Run:
+def run_fixed(trials: Trials, sizes: Sequence[int], count: int, finishers: int = FINISHERS) -> Run:
     """Run a fixed design."""
-    studies = [trials.study(size, count) for size in sizes]
+    studies = [trials.study(size, count, finishers) for size in sizes]
     points = [point for point, _ in studies if point is not None]
-    return Run(summary_of(points), sum(cost for _, cost in studies), tuple(sizes), count)
+    return Run(summary_of(points), sum(cost for _, cost in studies), tuple(sizes), count, points=tuple(points))
 
 
-def run_adaptive(trials: Trials, pool: Sequence[int], plan: AdaptivePlan, prediction: float | None = None) -> Run:
+def run_adaptive(
+    trials: Trials,
+    pool: Sequence[int],
+    plan: AdaptivePlan,
+    prediction: float | None = None,
+    question: Question | None = None,
+) -> Run:
     """Run an adaptive design to its end."""
-    design = Design(plan, AimQuestion(plan.aim, pool[0], pool[-1]), tuple(pool))
+    design = Design(plan, question or AimQuestion(plan.aim, pool[0], pool[-1]), tuple(pool))
     choices = [start_round(design, None if prediction is None else (prediction, "a guess"))]
     while choices[-1].kind is not ChoiceKind.STOP:
         sizes = sorted({size for choice in choices for size in choice.sizes})
@@ -131,7 +138,7 @@ def run_adaptive(trials: Trials, pool: Sequence[int], plan: AdaptivePlan, predic
         )
         choices.append(next_round(design, RoundProgress(measured, trial_noise(points), points, count, len(choices))))
     cost = sum(size.cost for size in measured)
-    return Run(summary_of(points), cost, tuple(sizes), count, len(choices) - 1, choices[-1].reason)
+    return Run(summary_of(points), cost, tuple(sizes), count, len(choices) - 1, choices[-1].reason, points)
 
 
 # --- simulated studies ------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Experiment files with "auto": their aim, their batch sizes, and what is refused."""
 
+from pathlib import Path
+
 import pytest
 
 from batchscale.errors import SpecError
@@ -70,6 +72,16 @@ def test_a_list_with_auto_alone_is_auto_as_a_form_writes_it():
         ('trials = "auto"\n[adaptive]\nlargest = 64\n', "'largest' is for batch_sizes = \"auto\""),
         ('batch_sizes = "auto"\n[adaptive]\nmost_trials = 64\n', "'most_trials' is for trials = \"auto\""),
         ('trials = "many"\n', "key 'trials'"),
+        (
+            f'{AUTO}[adaptive]\nquantity = "cheapest_configuration"\nmachines = "m.toml"\n',
+            "needs the time of a step on the machines: 'step_times', a file of 'batchscale calibrate', or 'work'",
+        ),
+        (f'{AUTO}[adaptive]\nwork = "w.csv"\n', "'work' is for quantity = 'fastest_configuration' or"),
+        (
+            f'{AUTO}[adaptive]\nquantity = "fastest_configuration"\nstep_times = "a\\u0000b"\n',
+            "a file must be the path of a file in printable characters",
+        ),
+        (f"{AUTO}[adaptive]\nstep_times = 3\n", "key 'adaptive.step_times'"),
         ('batch_sizes = [4, 8]\ntrials = "auto"\n', 'trials = "auto" needs at least 3 batch sizes'),
         (f"{AUTO}[search]\nmax_attempts = 50\n", "search.max_attempts must be at least adaptive.most_trials"),
         (f"{AUTO}[adaptive]\nlargest = 2000\n", "adaptive.largest must not exceed the training set of 1000 examples"),
@@ -83,6 +95,15 @@ def test_what_cannot_be_run_is_refused_with_its_rule(text, message):
     with pytest.raises(SpecError) as error:
         plan_of(text)
     assert message in str(error.value)
+
+
+def test_files_of_a_decision_are_relative_to_the_experiment_and_its_factor_is_smaller():
+    text = f'{AUTO}[adaptive]\nquantity = "fastest_configuration"\nstep_times = "t.csv"\nmachines = "../m.toml"\n'
+    adaptive = parse_experiment(HEAD + text, folder=Path("/experiments")).adaptive
+    assert (adaptive.factor, adaptive.machines) == (1.1, Path("/experiments/../m.toml"))
+    assert adaptive.step_times == (Path("/experiments/t.csv"),)
+    several = text.replace('"t.csv"', '["a.csv", "b.csv"]')
+    assert len(parse_experiment(HEAD + several).adaptive.step_times) == 2
 
 
 def test_data_without_an_end_needs_a_largest_size():

@@ -13,6 +13,7 @@ from batchscale.adaptive.noise_scale import METHOD as NOISE_SCALE
 from batchscale.adaptive.noise_scale import predict_noise_scale
 from batchscale.adaptive.noisy_quadratic import predict_assumed, predict_measured
 from batchscale.adaptive.preparation import PredictSettings, Preparation
+from batchscale.adaptive.stored_predictions import write_predictions
 from batchscale.analysis.intervals import Estimate
 from batchscale.analysis.units import unit_of
 from batchscale.atlas.curve import model_kind
@@ -66,6 +67,8 @@ def predict(
             predictions += map(refuse_vague, METHODS[name](preparation))
         except AnalysisError as error:
             predictions.append(Prediction(name, "critical_batch_size", Estimate(), 0, 0, "", str(error)))
+    if folder.is_dir():  # something was trained
+        write_predictions(folder, plan.experiment, predictions)
     return predictions
 
 

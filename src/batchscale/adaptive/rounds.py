@@ -9,11 +9,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from batchscale.adaptive.configurations import read_configurations
 from batchscale.adaptive.progress import ReadProgress, read_progress
-from batchscale.adaptive.starting_point import predict_start
+from batchscale.adaptive.starting_point import noise_start, public_start, stored_start
 from batchscale.errors import RunError
-from batchscale.prediction.next_round import Design, next_round, start_round
-from batchscale.prediction.quantities import AimQuestion
+from batchscale.prediction.base_trial import base_batch_size
+from batchscale.prediction.next_round import Design, first_look, next_round, start_round
+from batchscale.prediction.quantities import AimQuestion, Question
+from batchscale.records.tree.read import read_tree
 from batchscale.run.session import RunOutcome, run_plan
 from batchscale.run.settings import RunSettings
 from batchscale.run.signals import StopFlag
@@ -36,6 +39,7 @@ def run_experiment(
 
     Raises:
         RunError: as `run_plan`; or an adaptive experiment is to be run by a cluster of hosts.
+        PlanningError: the machines of a decision cannot be used.
     """
     if plan.experiment.adaptive is None:
         return run_plan(plan, root, settings, show, stop)
@@ -44,8 +48,8 @@ def run_experiment(
             'An experiment with "auto" must be run without --cluster: its rounds start workers anew. Use --runner '
             "local, ray or slurm, or list batch_sizes and trials."
         )
-    first = plan_round(plan, _read(plan, root))
-    assert first is not None  # rounds that are stored are continued, and otherwise there is a first one
+    read = _read(plan, root)
+    first = plan_round(plan, read if read.choices else replace(read, choices=(_first_round(plan, root, read),)))
     return run_plan(first, root, settings, show, stop, lambda: next_plan(plan, root))
 
 
@@ -53,7 +57,12 @@ def next_plan(plan: Plan, root: Path) -> Plan | None:
     """Return the plan of the next round, from the records of finished ones; None after the last."""
     read = _read(plan, root)
     assert read.progress is not None
-    choice = next_round(_design(plan, read), read.progress)
+    design = _design(plan, read)
+    if len(read.choices) == 1 and len(read.choices[0].sizes) == 1:  # a first look
+        start = noise_start(plan, read_tree(root)) or public_start(plan)
+        choice = start_round(design, start, read.progress)
+    else:
+        choice = next_round(design, read.progress)
     last = read.choices[-1]
     if last.kind is ChoiceKind.STOP and choice.kind is ChoiceKind.STOP:
         choice = replace(choice, round=last.round)
@@ -63,8 +72,8 @@ def next_plan(plan: Plan, root: Path) -> Plan | None:
 
 
 def plan_round(plan: Plan, read: ReadProgress) -> Plan:
-    """Return the studies of the rounds so far, with their choices; the first round if there is none."""
-    choices = read.choices or (start_round(_design(plan, read), predict_start(plan)),)
+    """Return the studies of the rounds so far, with their choices."""
+    choices = read.choices
     sizes = {size for choice in choices for size in choice.sizes}
     trials = max(choice.trials for choice in choices)
     studies = [_study(study, plan, read, choices, trials) for study in plan.studies if study.batch_size in sizes]
@@ -72,6 +81,15 @@ def plan_round(plan: Plan, read: ReadProgress) -> Plan:
     if experiment.adaptive is not None and experiment.adaptive.chooses_finishers:
         experiment = replace(experiment, finishers=finishers_of(trials))
     return replace(plan, experiment=experiment, studies=tuple(studies))
+
+
+def _first_round(plan: Plan, root: Path, read: ReadProgress) -> RoundChoice:
+    """Return the first round: around the best prediction, or at one size whose gradient noise makes one."""
+    design, experiment = _design(plan, read), plan.experiment
+    start = stored_start(plan, root)
+    if start is None and experiment.evaluation.gradient_noise and design.plan.chooses_sizes and len(design.sizes) > 4:
+        return first_look(design, base_batch_size(design.sizes))
+    return start_round(design, start or public_start(plan))
 
 
 def _study(study: Study, plan: Plan, read: ReadProgress, choices: tuple[RoundChoice, ...], trials: int) -> Study:
@@ -94,5 +112,8 @@ def _design(plan: Plan, read: ReadProgress) -> Design:
     adaptive = plan.experiment.adaptive
     assert adaptive is not None
     sizes = tuple(study.batch_size for study in plan.studies)
-    question = AimQuestion(adaptive.aim, sizes[0], sizes[-1], read.step_time or (0.0, 1.0))
+    question: Question = AimQuestion(adaptive.aim, sizes[0], sizes[-1], read.step_time or (0.0, 1.0))
+    if adaptive.aim.is_decision:
+        measured = () if read.progress is None else read.progress.sizes
+        question = read_configurations(plan).without({size.batch_size for size in measured if size.steps is None})
     return Design(adaptive, question, sizes)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from batchscale.run.signals import StopFlag
     from batchscale.spec.plan import Plan
 
-SUFFIX = "-prediction"
-
 
 def predict(
     experiment: Annotated[
@@ -58,6 +56,7 @@ def predict(
         if value is not None:
             _reject(option, experiment)
     from batchscale.adaptive.preparation import PredictSettings
+    from batchscale.adaptive.stored_predictions import SUFFIX
     from batchscale.analysis.units import SizeUnit
     from batchscale.run.preflight import make_checked_plan
     from batchscale.run.settings import RunSettings

@@ -65,24 +65,7 @@ def predictions_json(
         "tokens_per_example": unit.tokens_per_example,
         "study_trial_steps": trial_steps,
         "folder": None if folder is None else str(folder),
-        "predictions": [prediction_json(item) for item in predictions],
-    }
-
-
-def prediction_json(item: "Prediction") -> dict[str, Any]:
-    """Return one prediction for JSON; batch sizes are in examples."""
-    return {
-        "method": item.method,
-        "quantity": item.quantity,
-        "resolved": item.estimate.value is not None,
-        "batch_size": item.estimate.value,
-        "batch_size_low": item.estimate.low,
-        "batch_size_high": item.estimate.high,
-        "trial_steps": item.trial_steps,
-        "examples": item.examples,
-        "assumption": item.assumption,
-        "reason": item.reason or None,
-        "details": list(item.details),
+        "predictions": [item.to_json() for item in predictions],
     }
 
 

@@ -173,7 +173,8 @@ def _make_plan(experiment: "Experiment", data_dir: Path | None, stop: "StopFlag"
 def _predict(plan: "Plan", out: Path, settings: "RunSettings", stop: "StopFlag", *, quiet: bool) -> "list[Prediction]":
     """Predict the critical batch size in a folder beside the records, before anything is measured."""
     from batchscale.adaptive.preparation import PredictSettings
-    from batchscale.cli.predict import SUFFIX, predict_plan
+    from batchscale.adaptive.stored_predictions import SUFFIX
+    from batchscale.cli.predict import predict_plan
     from batchscale.run.settings import RunSettings
 
     runner = settings.runner if settings.runner == "inline" else "local"  # little is trained: not worth a cluster

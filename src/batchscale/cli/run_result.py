@@ -122,8 +122,6 @@ def result_json(
     root: Path, plan: "Plan", run_status: "RunStatus", predictions: "Sequence[Prediction] | None" = None
 ) -> dict[str, Any]:
     """Return the object of ``batchscale run --json``: the curve, the sentences, and the effort of the run."""
-    from batchscale.cli.prediction_output import prediction_json
-
     name, goal = plan.experiment.workload.name, plan.experiment.goal
     return {
         "version": VERSION,
@@ -137,7 +135,7 @@ def result_json(
         "choices": list(run_status.choices),
         "curve": [asdict(row) for row in read_curve(root, plan)],
         "sentences": describe_regimes(root, name, goal).splitlines(),
-        **({} if predictions is None else {"predictions": [prediction_json(item) for item in predictions]}),
+        **({} if predictions is None else {"predictions": [item.to_json() for item in predictions]}),
     }
 
 

@@ -1,6 +1,6 @@
 """``batchscale validate``: check an experiment file, show what it would run, and estimate the time."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,6 +74,10 @@ def validate(
         plan = make_plan(experiment, info)
     except SpecError as error:
         raise SpecError(f"{file}: {error}") from None
+    if experiment.adaptive is not None and experiment.adaptive.aim.is_decision:
+        from batchscale.adaptive.configurations import read_configurations
+
+        read_configurations(plan)  # an error here would end the run before its first trial
     data, present = _find_data(experiment, data_dir)
     run_time = time_run(plan, data_dir, workers) if time else None
     preview = _Preview(plan, info, data, present, records_bytes(plan), run_time)
@@ -263,7 +267,7 @@ def _to_json(preview: _Preview) -> dict[str, Any]:
         "workload": str(plan.experiment.workload.name),
         "goal": str(plan.experiment.goal),
         "stop": plan.experiment.stop.value,
-        "adaptive": None if plan.experiment.adaptive is None else asdict(plan.experiment.adaptive),
+        "adaptive": None if plan.experiment.adaptive is None else plan.experiment.adaptive.to_json(),
         "num_train_examples": preview.info.num_train_examples,
         "num_outputs": preview.info.num_outputs,
         "tokens_per_example": plan.studies[0].tokens_per_example,

@@ -14,13 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchscale.analysis.confidence_set import ConfidenceSet
 from batchscale.analysis.curves import Array
 from batchscale.analysis.noise import Noise
 from batchscale.analysis.quantiles import student_quantile
-from batchscale.prediction.quantities import AimQuestion, log_values, log_width
+from batchscale.prediction.quantities import Question, Spread
 
 _TRUTHS = 64  # laws that are taken for the truth in turn, evenly through the set
 _NARROWEST = 1e-3  # a width of log sizes below which nothing is gained
@@ -55,25 +54,24 @@ class Ranked:
 
 
 def rank_measurements(
-    laws: ConfidenceSet, noise: Noise, question: AimQuestion, candidates: Sequence[Candidate]
+    laws: ConfidenceSet, noise: Noise, question: Question, candidates: Sequence[Candidate]
 ) -> list[Ranked]:
     """Return the candidates with what to expect of each, the one that saves most for its cost first.
 
     Of equal ones the cheaper comes first, then the larger batch size: the order is a function of the arguments alone.
     """
-    values = log_values(laws, question)
-    has_value = ~np.isnan(values)
-    before = log_width(values)
+    spread = question.spread(laws)
+    before = spread.width()
     excess, chances = _law_weights(laws, noise)
     ranked = []
     for candidate in candidates:
         if candidate.batch_size is None:
-            after = log_width(values[excess <= candidate.variance])
+            after = spread.width(excess <= candidate.variance)
         else:
             logs = laws.log_steps(float(candidate.batch_size))[:, 0]
             bound = _bound(laws, noise)
-            spread = (candidate.variance + 1 / float(noise.weights.sum())) * bound
-            after = _expected_width(values, has_value, excess, chances, logs, spread)
+            distance = (candidate.variance + 1 / float(noise.weights.sum())) * bound
+            after = _expected_width(spread, excess, chances, logs, distance)
         after = min(max(after, _NARROWEST), max(before, _NARROWEST))
         ranked.append(Ranked(candidate, math.exp(max(before, _NARROWEST)), math.exp(after)))
     return sorted(ranked, key=lambda each: (-each.gain, each.candidate.cost, -(each.candidate.batch_size or 0)))
@@ -100,10 +98,11 @@ def _law_weights(laws: ConfidenceSet, noise: Noise) -> tuple[Array, Array]:
     return excess, np.asarray(chances / chances.sum())
 
 
-def _expected_width(
-    values: Array, has_value: NDArray[np.bool_], excess: Array, chances: Array, logs: Array, spread: float
-) -> float:
-    """Return the mean width of the range of values over the laws that a point near each law would leave."""
+def _expected_width(spread: Spread, excess: Array, chances: Array, logs: Array, most: float) -> float:
+    """Return the mean width over the laws that a point near each law would leave.
+
+    ``most`` is the square of the distance from the point at which a law of no excess is left out.
+    """
     order = np.argsort(logs, kind="stable")
     places = np.searchsorted(np.cumsum(chances[order]), (np.arange(_TRUTHS) + 0.5) / _TRUTHS)
     places, counts = np.unique(places.clip(max=len(order) - 1), return_counts=True)
@@ -111,9 +110,6 @@ def _expected_width(
     with np.errstate(invalid="ignore"):
         distance = (logs[None, :] - logs[truths][:, None]) ** 2
     distance = np.where(np.isnan(distance), 0.0, distance)  # both without steps there: they stay together
-    left = (excess[None, :] + distance / spread <= 1.0) & has_value[None, :]
-    left[np.arange(len(truths)), truths] = has_value[truths]
-    high = np.where(left, values[None, :], -np.inf).max(axis=1)
-    low = np.where(left, values[None, :], np.inf).min(axis=1)
-    widths = np.where(np.isfinite(high) & np.isfinite(low), high - low, 0.0)
-    return float(widths @ counts / counts.sum())
+    left = excess[None, :] + distance / most <= 1.0
+    left[np.arange(len(truths)), truths] = True
+    return float(spread.widths(left, truths) @ counts / counts.sum())

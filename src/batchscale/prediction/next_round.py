@@ -19,9 +19,9 @@ from batchscale.analysis.evidence import Misfit, find_misfit
 from batchscale.analysis.intervals import EXPONENTS, Estimate, StudyPoint, pool_exponents
 from batchscale.analysis.noise import MOST_FREEDOM, Noise, resolution_variance
 from batchscale.analysis.scaling import fit_families
-from batchscale.formatting import count_text, list_sizes, rounded_text, times_text
+from batchscale.formatting import count_text, list_sizes, rounded_text
 from batchscale.prediction.next_measurement import Candidate, Ranked, rank_measurements
-from batchscale.prediction.quantities import AimQuestion, as_estimate, log_values, log_width
+from batchscale.prediction.quantities import Question, Spread, factor_text
 from batchscale.spec.adaptive import AdaptivePlan, ChoiceKind, CostUnit, RoundChoice
 
 LEVEL = 0.9
@@ -70,51 +70,78 @@ class Design:
     """What may be measured, and for what: the aim, the question, and the batch sizes to choose from, growing."""
 
     plan: AdaptivePlan
-    question: AimQuestion
+    question: Question
     sizes: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Standing:
-    """The laws that agree with the measured points, and the interval of the aim over them."""
+    """The laws that agree with the measured points, and the spread of the aim over them."""
 
     laws: ConfidenceSet
     misfit: Misfit | None
-    interval: Estimate
-    factor: float
+    spread: Spread
+
+    @property
+    def interval(self) -> Estimate:
+        """The batch sizes that the laws allow."""
+        return self.spread.interval
 
 
-def start_round(design: Design, prediction: tuple[float, str] | None = None) -> RoundChoice:
-    """Return the first round: around a predicted size, if there is one with its source, else spread over all sizes."""
+def first_look(design: Design, size: int) -> RoundChoice:
+    """Return a first round at one size, whose gradient noise tells where to go on: `start_round` follows it."""
+    plan = design.plan
+    reason = f"start with batch size {size:,}, {plan.first_trials} trials: their gradient noise places the others"
+    return RoundChoice(1, ChoiceKind.START, (size,), plan.first_trials, reason, unit=plan.unit)
+
+
+def start_round(
+    design: Design, prediction: tuple[float, str] | None = None, progress: RoundProgress | None = None
+) -> RoundChoice:
+    """Return the first sizes: around a predicted one, if there is one with its name, else spread over all.
+
+    After a first look at one size, ``progress`` has it, and the sizes are those beside it.
+    """
     plan, pool = design.plan, design.sizes
     if not plan.chooses_sizes:
         sizes, why = pool, "the batch sizes of the file"
     elif prediction is not None:
-        value, source = prediction
+        value, name = prediction
         sizes = _nearest(pool, [value * factor for factor in START_FACTORS])
-        why = f"around {rounded_text(value)}, the {plan.aim.label} that {source} suggest"
+        why = f"around {rounded_text(value)}, {name}"
     else:
         sizes = _nearest(pool, [pool[round(place * (len(pool) - 1))] for place in START_PLACES])
         why = f"spread over {pool[0]:,} to {pool[-1]:,}, because nothing predicts the {plan.aim.label}"
-    reason = f"start with batch sizes {list_sizes(list(sizes))}, {plan.first_trials} trials each: {why}"
-    return RoundChoice(1, ChoiceKind.START, sizes, plan.first_trials, reason, unit=plan.unit)
+    if progress is not None:
+        if plan.budget is not None and progress.spent >= plan.budget:
+            return _stop(design, progress, _spent(plan, progress, None))
+        seen = progress.sizes[0].batch_size
+        nearest = min(sizes, key=lambda size: abs(math.log(size / seen)))
+        sizes = tuple(size for size in sizes if size != nearest)
+    begin = "start" if progress is None else "continue"
+    reason = f"{begin} with batch sizes {list_sizes(list(sizes))}, {plan.first_trials} trials each: {why}"
+    number = 1 if progress is None else progress.rounds + 1
+    return RoundChoice(number, ChoiceKind.START, sizes, plan.first_trials, reason, unit=plan.unit)
 
 
 def next_round(design: Design, progress: RoundProgress) -> RoundChoice:
     """Return the round that comes next, or the one that ends the run, with its reason."""
     if len(progress.reached) < FEWEST_FOR_LAWS:
         return _find_more_sizes(design, progress)
+    if design.question.problem:
+        return _stop(design, progress, design.question.problem)
     standing = assess(design, progress)
     plan, low, high = design.plan, standing.interval.low, standing.interval.high
-    fewest = min(FEWEST_SIZES, len(design.sizes) - len(progress.sizes) + len(progress.reached))
-    if standing.misfit is None and standing.factor < plan.factor and len(progress.reached) >= fewest:
-        reached = f"{_describe(design, standing)}, narrower than a factor of {plan.factor:g}"
-        return _stop(design, progress, reached, standing)
     candidates = _candidates(design, progress, standing)
+    is_narrow = standing.misfit is None and math.exp(standing.spread.width()) < plan.factor
+    needed = [each for each in candidates if is_narrow and each.batch_size == standing.spread.needed_size is not None]
+    fewest = min(FEWEST_SIZES, len(design.sizes) - len(progress.sizes) + len(progress.reached))
+    if is_narrow and not needed and len(progress.reached) >= fewest:
+        return _stop(design, progress, standing.spread.describe(plan.factor), standing)
     if not candidates:
         return _stop(design, progress, f"{_describe(design, standing)}; nothing more may be measured", standing)
     left = math.inf if plan.budget is None else plan.budget - progress.spent
-    ranked = rank_measurements(standing.laws, progress.noise, design.question, candidates)
+    ranked = rank_measurements(standing.laws, progress.noise, design.question, needed or candidates)
     affordable = [each for each in ranked if each.candidate.cost <= left]
     if not affordable:
         cheapest = min(each.candidate.cost for each in ranked)
@@ -122,12 +149,15 @@ def next_round(design: Design, progress: RoundProgress) -> RoundChoice:
     best = affordable[0]
     size = best.candidate.batch_size
     others = [each for each in affordable if (each.candidate.batch_size is None) != (size is None)]
+    reason = _reason(standing.spread, best, others[0] if others else None, plan.unit)
+    if needed:
+        reason = f"{_name(best.candidate)}, not measured so far: {standing.spread.describe()}"
     return RoundChoice(
         round=progress.rounds + 1,
         kind=ChoiceKind.MORE_TRIALS if size is None else ChoiceKind.NEW_SIZE,
         sizes=tuple(each.batch_size for each in progress.sizes) if size is None else (size,),
         trials=best.candidate.trials,
-        reason=_reason(design, best, others[0] if others else None),
+        reason=reason,
         low=low,
         high=high,
         expected_factor=best.factor_after,
@@ -139,14 +169,13 @@ def next_round(design: Design, progress: RoundProgress) -> RoundChoice:
 def assess(design: Design, progress: RoundProgress) -> Standing:
     """Return the laws that agree with the points, and the interval of the aim; three sizes must have reached the goal.
 
-    The interval is that of the analysis: 90 % over all laws that the evidence does not reject.
+    The laws are those of the analysis: 90 %, of all families that the evidence does not reject.
     """
     sizes, steps = _arrays(progress.reached)
     fit = fit_families(np.log(sizes), np.log(steps), progress.noise)
     laws = find_confidence_set(sizes, steps, progress.noise, LEVEL, fit)
     misfit = find_misfit(fit.best, np.log(sizes), np.log(steps), progress.noise)
-    values = log_values(laws, design.question)
-    return Standing(laws, misfit, as_estimate(values, design.question), math.exp(log_width(values)))
+    return Standing(laws, misfit, design.question.spread(laws))
 
 
 # --- candidates -------------------------------------------------------------------------------------------------
@@ -245,36 +274,23 @@ def _stop(design: Design, progress: RoundProgress, reason: str, standing: Standi
 
 
 def _describe(design: Design, standing: Standing) -> str:
-    """Return the interval of the aim as text."""
-    low, high = standing.interval.low, standing.interval.high
-    label = f"the {design.plan.aim.label}"
+    """Return the answer so far as text."""
     if standing.misfit is not None:
-        return f"no law describes the points, so that {label} has no interval"
-    if low is None and high is None:
-        return f"{label} is not bounded by the points"
-    if low is None:
-        return f"{label} is at most {rounded_text(high)}"
-    if high is None:
-        return f"{label} is at least {rounded_text(low)}"
-    return f"{label} lies between {rounded_text(low)} and {rounded_text(high)}"
+        return f"no law describes the points, so that the {design.plan.aim.label} has no interval"
+    return standing.spread.describe()
 
 
-def _reason(design: Design, best: Ranked, other: Ranked | None) -> str:
-    label, unit = design.plan.aim.label, design.plan.unit
-
+def _reason(spread: Spread, best: Ranked, other: Ranked | None, unit: CostUnit) -> str:
     def expect(each: Ranked) -> str:
-        return f"to {_factor(each.factor_after)} for about {_amount(each.candidate.cost, unit)}"
+        return f"to {factor_text(math.log(each.factor_after))} for about {_amount(each.candidate.cost, unit)}"
 
     what = _name(best.candidate)
     if best.factor_after >= best.factor_before * (1 - 1e-9):
-        return f"{what}: no single round is expected to narrow the interval of the {label}; this is the cheapest"
-    before = f"expected to narrow the interval of the {label} from {_factor(best.factor_before)}"
-    text = f"{what}: {before} {expect(best)}"
+        return f"{what}: no single round is expected to narrow {spread.subject}; this is the cheapest"
+    text = (
+        f"{what}: expected to narrow {spread.subject} from {factor_text(math.log(best.factor_before))} {expect(best)}"
+    )
     return text if other is None else f"{text}; {_name(other.candidate)}: {expect(other)}"
-
-
-def _factor(factor: float) -> str:
-    return f"a factor of {times_text(factor)}" if factor < 1000 else "a factor of over 1,000"
 
 
 def _name(candidate: Candidate) -> str:

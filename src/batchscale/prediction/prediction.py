@@ -1,7 +1,8 @@
 """The prediction of a batch size by one method, with its interval, its cost and its assumption."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from batchscale.analysis.intervals import Estimate
 from batchscale.formatting import span_text
@@ -35,6 +36,39 @@ class Prediction:
     assumption: str
     reason: str = ""
     details: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the keys and values for JSON; batch sizes are in examples."""
+        return {
+            "method": self.method,
+            "quantity": self.quantity,
+            "resolved": self.estimate.value is not None,
+            "batch_size": self.estimate.value,
+            "batch_size_low": self.estimate.low,
+            "batch_size_high": self.estimate.high,
+            "trial_steps": self.trial_steps,
+            "examples": self.examples,
+            "assumption": self.assumption,
+            "reason": self.reason or None,
+            "details": list(self.details),
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Prediction":
+        """Return the prediction of an object that `to_json` made.
+
+        Raises:
+            LookupError: a key is missing.
+            ValueError: a value has another type.
+        """
+        sizes = [values[f"batch_size{end}"] for end in ("", "_low", "_high")]
+        if any(size is not None and not (isinstance(size, int | float) and size > 0) for size in sizes):
+            raise ValueError(f"a batch size must be a positive number, found {sizes}")
+        texts = [values["method"], values["quantity"], values["assumption"], values["reason"] or "", *values["details"]]
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError("a text is missing")
+        counts = int(values["trial_steps"]), int(values["examples"])
+        return cls(texts[0], texts[1], Estimate(*sizes), *counts, texts[2], texts[3], tuple(texts[4:]))
 
 
 def refuse_vague(prediction: Prediction) -> Prediction:

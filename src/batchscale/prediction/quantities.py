@@ -5,22 +5,76 @@ consideration can show are held at the border: such an end is not bounded.
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from batchscale.analysis.confidence_set import ConfidenceSet
 from batchscale.analysis.curves import Array
 from batchscale.analysis.families import FAR, log_critical, log_optimal
 from batchscale.analysis.intervals import Estimate
 from batchscale.analysis.regimes import DEFAULT_THRESHOLDS
+from batchscale.formatting import rounded_text, times_text
 from batchscale.spec.adaptive import Aim
 
 _TICKS = 240  # batch sizes between which the end of perfect scaling and the fastest size of a law are looked up
 
 
+class Spread(ABC):
+    """How far the laws of a set are apart in what is asked for, as logarithms of factors.
+
+    Attributes:
+        interval: The batch sizes that the laws allow.
+        subject: What a further measurement narrows, for sentences.
+        needed_size: A batch size that must be measured before a run ends; None: any will do.
+    """
+
+    interval: Estimate
+    subject: str
+    needed_size: int | None = None
+
+    @abstractmethod
+    def width(self, left: NDArray[np.bool_] | None = None) -> float:
+        """Return the logarithm of the factor over the laws that are left; None: all."""
+
+    @abstractmethod
+    def widths(self, left: NDArray[np.bool_], truths: NDArray[np.intp]) -> Array:
+        """Return it for several sets: row i has the laws that are left if law ``truths[i]`` is true."""
+
+    @abstractmethod
+    def describe(self, reached: float | None = None) -> str:
+        """Return the answer so far as a clause; ``reached`` is the factor that ended the run."""
+
+
+class Question(ABC):
+    """What an adaptive experiment is asked for."""
+
+    @property
+    @abstractmethod
+    def problem(self) -> str:
+        """Why nothing can answer it, as a clause; empty if something can."""
+
+    @abstractmethod
+    def spread(self, laws: ConfidenceSet) -> Spread:
+        """Return the spread of what is asked for over the laws."""
+
+
+def factor_text(log_factor: float) -> str:
+    """Return a factor in words.
+
+    >>> factor_text(math.log(1.5)), factor_text(20.0)
+    ('a factor of 1.5', 'a factor of over 1,000')
+    """
+    factor = math.exp(min(log_factor, 100.0))
+    return f"a factor of {times_text(factor)}" if factor < 1000 else "a factor of over 1,000"
+
+
+@final
 @dataclass(frozen=True)
-class AimQuestion:
+class AimQuestion(Question):
     """The quantity that is asked for, between the smallest and the largest size that may be measured.
 
     ``step_time`` has the seconds of a step without and per example, for the fastest size: a + c B.
@@ -32,10 +86,51 @@ class AimQuestion:
     step_time: tuple[float, float] = (0.0, 1.0)
 
     @property
+    def problem(self) -> str:
+        """Nothing: every curve has these sizes."""
+        return ""
+
+    def spread(self, laws: ConfidenceSet) -> "SizeSpread":
+        """Return the spread of the quantity."""
+        return SizeSpread(log_values(laws, self), self)
+
+    @property
     def borders(self) -> tuple[float, float]:
         """The logarithms of the sizes from which on an end is not bounded."""
         beyond = FAR if self.quantity is Aim.CRITICAL else 0.0
         return math.log(self.smallest) - beyond, math.log(self.largest) + beyond
+
+
+@final
+class SizeSpread(Spread):
+    """The range of a batch size over the laws."""
+
+    def __init__(self, values: Array, question: AimQuestion) -> None:
+        self.values, self.has_value = values, ~np.isnan(values)
+        self.interval = as_estimate(values, question)
+        self.label = f"the {question.quantity.label}"
+        self.subject = f"the interval of {self.label}"
+
+    def width(self, left: NDArray[np.bool_] | None = None) -> float:
+        """Return the width of the range."""
+        return log_width(self.values if left is None else self.values[left])
+
+    def widths(self, left: NDArray[np.bool_], truths: NDArray[np.intp]) -> Array:  # noqa: ARG002  part of the interface
+        """Return the width of the range in each row, whatever law is true."""
+        left = left & self.has_value
+        high = np.where(left, self.values, -np.inf).max(axis=1)
+        low = np.where(left, self.values, np.inf).min(axis=1)
+        return np.where(np.isfinite(high) & np.isfinite(low), high - low, 0.0)
+
+    def describe(self, reached: float | None = None) -> str:
+        """Return the interval in words."""
+        low, high = self.interval.low, self.interval.high
+        if low is None or high is None:
+            ends = [] if low is None else [f"at least {rounded_text(low)}"]
+            ends += [] if high is None else [f"at most {rounded_text(high)}"]
+            return f"{self.label} is {ends[0]}" if ends else f"{self.label} is not bounded by the points"
+        narrow = "" if reached is None else f", narrower than a factor of {reached:g}"
+        return f"{self.label} lies between {rounded_text(low)} and {rounded_text(high)}{narrow}"
 
 
 def log_values(laws: ConfidenceSet, question: AimQuestion) -> Array:

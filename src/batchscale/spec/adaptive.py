@@ -5,9 +5,10 @@ round measures and the reason for it; every study stores those that concern it i
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -15,6 +16,7 @@ from batchscale.errors import SpecError
 
 AUTO = "auto"
 DEFAULT_FACTOR = 2.0
+DECISION_FACTOR = 1.1  # the default for the choice of a configuration
 FIRST_TRIALS = 8
 MOST_TRIALS = 100
 FINISHERS = (2, 4)  # fewest and most of a race whose file names no other: the intervals of points come from these
@@ -26,17 +28,29 @@ _Number = Annotated[float, Field(ge=0, allow_inf_nan=False, description="is a fi
 
 
 class Aim(StrEnum):
-    """A batch size that an adaptive experiment measures."""
+    """A batch size that an adaptive experiment measures, or a choice of machines that it decides."""
 
     CRITICAL = "critical_batch_size"
     OPTIMAL = "optimal_batch_size"
     PERFECT_END = "end_of_perfect_scaling"
     FASTEST = "fastest_batch_size"
+    FASTEST_CONFIGURATION = "fastest_configuration"
+    CHEAPEST_CONFIGURATION = "cheapest_configuration"
 
     @property
     def label(self) -> str:
         """The name in sentences."""
         return self.value.replace("_", " ")
+
+    @property
+    def is_decision(self) -> bool:
+        """True if a configuration is chosen: a machine, a number of hosts and a batch size."""
+        return self in (Aim.FASTEST_CONFIGURATION, Aim.CHEAPEST_CONFIGURATION)
+
+    @property
+    def default_factor(self) -> float:
+        """The factor at which a run ends that names no other."""
+        return DECISION_FACTOR if self.is_decision else DEFAULT_FACTOR
 
 
 class CostUnit(StrEnum):
@@ -56,6 +70,9 @@ class AdaptivePlan:
     between ``smallest`` and ``largest`` (None: the training set). Every study starts with ``first_trials`` trials and
     never has more than ``most_trials``. ``chooses_sizes`` and ``chooses_trials`` say which of both is "auto";
     ``chooses_finishers`` that the file names no number of finishers.
+
+    A decision ends when no other configuration may be better by more than ``factor``. It needs ``step_times`` (files
+    of step times) or ``work`` (a file of the work of a step), and has the prices of ``machines`` (None: shipped ones).
     """
 
     aim: Aim = Aim.CRITICAL
@@ -70,6 +87,9 @@ class AdaptivePlan:
     chooses_sizes: bool = True
     chooses_trials: bool = True
     chooses_finishers: bool = True
+    machines: Path | None = None
+    step_times: tuple[Path, ...] = ()
+    work: Path | None = None
 
     def __post_init__(self) -> None:
         budgets = [name for name in ("max_trial_steps", "max_examples", "max_hours") if getattr(self, name) is not None]
@@ -84,6 +104,17 @@ class AdaptivePlan:
             raise SpecError(
                 f"'first_trials' must not exceed 'most_trials'. Found {self.first_trials} and {self.most_trials}."
             )
+        files = [name for name in ("machines", "step_times", "work") if getattr(self, name)]
+        if files and not self.aim.is_decision:
+            aims = f"'{Aim.FASTEST_CONFIGURATION}' or '{Aim.CHEAPEST_CONFIGURATION}'"
+            raise SpecError(
+                f"'{files[0]}' is for quantity = {aims}. Found '{self.aim}'; change it, or remove the file."
+            )
+        if self.aim.is_decision and not (self.step_times or self.work):
+            raise SpecError(
+                f"quantity = '{self.aim}' needs the time of a step on the machines: 'step_times', a file of "
+                "'batchscale calibrate', or 'work', a file of 'batchscale calibrate --work'. Found neither."
+            )
 
     def __str__(self) -> str:
         chosen = " and ".join(
@@ -93,6 +124,12 @@ class AdaptivePlan:
         amount = self.max_trial_steps or self.max_examples
         budget = f", at most {amount:,} {self.unit}" if amount else hours
         return f"the {self.aim.label} within a factor of {self.factor:g}{budget}; {chosen} are chosen by the run"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the keys and values for JSON."""
+        values = asdict(self)
+        files = {name: None if values[name] is None else str(values[name]) for name in ("machines", "work")}
+        return values | files | {"step_times": [str(path) for path in self.step_times]}
 
     @property
     def unit(self) -> CostUnit:

@@ -112,7 +112,10 @@ def _to_experiment(table: ExperimentTable, source: str, folder: Path) -> Experim
             raise SpecError(f"key '{key}': {error}") from None
 
     batch_sizes: BatchSizes = part("batch_sizes", lambda: _to_batch_sizes(table.batch_sizes))
-    adaptive: AdaptivePlan | None = part("adaptive", lambda: table.to_adaptive(batch_sizes.auto is not None))
+    is_auto = batch_sizes.auto is not None
+    adaptive: AdaptivePlan | None = part(
+        "adaptive", lambda: table.to_adaptive(is_auto, lambda text: _to_path(text, folder, "a file", "a file"))
+    )
     if adaptive is not None and batch_sizes.auto is not None:
         batch_sizes = replace(batch_sizes, auto=(adaptive.smallest, adaptive.largest))
     trials = adaptive.first_trials if adaptive is not None else int(table.trials)
@@ -166,11 +169,9 @@ def _to_workload(table: WorkloadTable, folder: Path) -> WorkloadSpec:
     )
 
 
-def _to_path(text: str, folder: Path) -> Path:
+def _to_path(text: str, folder: Path, name: str = "'file'", what: str = "a Python file") -> Path:
     if not text.isprintable():
-        raise SpecError(
-            f"'file' must be the path of a Python file in printable characters. Found {one_line(repr(text))}."
-        )
+        raise SpecError(f"{name} must be the path of {what} in printable characters. Found {one_line(repr(text))}.")
     return folder / text
 
 

@@ -5,12 +5,14 @@ search spaces are parsed by their own classes; ``file`` turns these tables into 
 is its description in docs/experiment-file.md, which ``make pages`` writes.
 """
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from batchscale.errors import SpecError, one_line, suggest_names
-from batchscale.spec.adaptive import AUTO, DEFAULT_FACTOR, FIRST_TRIALS, MOST_TRIALS, AdaptivePlan, Aim
+from batchscale.spec.adaptive import AUTO, FIRST_TRIALS, MOST_TRIALS, AdaptivePlan, Aim
 from batchscale.spec.batch_sizes import MAX_BATCH_SIZE
 from batchscale.spec.durations import MAX_MEASUREMENTS, MAX_STEPS, Unit
 from batchscale.spec.experiment import DEFAULT_FILE_TIMEOUT_S, Algorithm, StopRule
@@ -251,9 +253,9 @@ class AdaptiveTable(_Table):
     """The aim of an experiment whose batch sizes or trials are `"auto"`, see [its guide](adaptive.md)."""
 
     quantity: Annotated[Aim, Field(strict=False), WithJsonSchema({"type": "string", "enum": list(Aim)})] = Aim.CRITICAL
-    """The batch size that is measured."""
-    factor: Annotated[float, Field(gt=1, le=1000, strict=False)] = DEFAULT_FACTOR
-    """The run ends when the upper end of its interval is less than this many times the lower end."""
+    """The batch size that is measured, or the machines that are chosen."""
+    factor: Annotated[float, Field(gt=1, le=1000, strict=False)] | None = None
+    """The run ends at a narrower interval, or if no configuration may be better by more. Default: 2, or 1.1."""
     smallest: Annotated[int, Field(ge=1, le=MAX_BATCH_SIZE)] = 1
     """The smallest batch size that may be chosen; all others are doublings of it."""
     largest: Annotated[int, Field(ge=1, le=MAX_BATCH_SIZE)] | None = None
@@ -268,6 +270,12 @@ class AdaptiveTable(_Table):
     """The budget in training examples of all trials together. Default: none."""
     max_hours: Annotated[float, Field(gt=0, le=1e6, strict=False)] | None = None
     """The budget in hours of training, summed over all trials. Default: none."""
+    machines: Name | None = None
+    """For a configuration: the file of machines with prices, as `plan` takes it. Default: the shipped prices."""
+    step_times: Name | list[Name] = []
+    """For a configuration: files of step times, as `batchscale calibrate` writes them."""
+    work: Name | None = None
+    """For a configuration: a file of the work of a step, to estimate step times that were not measured."""
 
 
 class ExperimentTable(_Table):
@@ -312,8 +320,8 @@ class ExperimentTable(_Table):
     run: RunTable = RunTable()
     """The devices that train each trial."""
 
-    def to_adaptive(self, chooses_sizes: bool) -> AdaptivePlan | None:
-        """Return the aim of an adaptive experiment; None for a fixed one.
+    def to_adaptive(self, chooses_sizes: bool, to_path: Callable[[str], Path]) -> AdaptivePlan | None:
+        """Return the aim of an adaptive experiment, with paths as ``to_path`` makes them; None for a fixed one.
 
         Raises:
             SpecError: the table is for another kind of experiment.
@@ -329,6 +337,11 @@ class ExperimentTable(_Table):
             if not (chooses_sizes if auto[name] == "batch_sizes" else chooses_trials):
                 raise SpecError(f"'{name}' is for {auto[name]} = \"auto\". Found other {auto[name]}; remove it.")
         values = {name: getattr(aim, name) for name in AdaptiveTable.model_fields if name != "quantity"}
+        values["factor"] = aim.factor or aim.quantity.default_factor
+        files = [aim.step_times] if isinstance(aim.step_times, str) else aim.step_times
+        values["step_times"] = tuple(to_path(file) for file in files)
+        for name in ("machines", "work"):
+            values[name] = None if values[name] is None else to_path(values[name])
         if not chooses_trials:
             values["first_trials"] = values["most_trials"] = self.trials
         elif "most_trials" not in aim.model_fields_set:

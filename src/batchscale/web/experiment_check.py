@@ -58,6 +58,12 @@ def check_text(text: str) -> Experiment:
             "Python files and trainer commands cannot come from a browser. Put the experiment file into the folder "
             "that the server was started with (--own-files) and choose it there."
         )
+    if experiment.adaptive is not None and experiment.adaptive.aim.is_decision:
+        raise SpecError(
+            f"Files of machines and step times cannot come from a browser, and quantity = '{experiment.adaptive.aim}' "
+            "needs them. Ask for a batch size, or put the experiment file into the folder that the server was started "
+            "with (--own-files) and choose it there."
+        )
     for key, option in (*experiment.workload.dataset_options.items(), *experiment.workload.model_options.items()):
         is_path = isinstance(option, str) and ("/" in option or "\\" in option or option.startswith((".", "~")))
         if is_path or key in PATH_OPTIONS:
