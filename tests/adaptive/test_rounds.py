@@ -197,12 +197,6 @@ def test_a_goal_out_of_reach_ends_the_run_with_its_reason(tmp_path):
     assert "0 batch sizes of 4 reached the goal" in outcome.status.choices[-1]
 
 
-def test_a_cluster_of_hosts_is_refused(tmp_path):
-    settings = RunSettings("inline", hosts=object())
-    with pytest.raises(RunError, match="must be run without --cluster"):
-        run_experiment(adaptive_plan(), tmp_path, settings)
-
-
 def test_a_damaged_choice_is_named(whole, tmp_path):
     import shutil
 

@@ -12,11 +12,12 @@ from pathlib import Path
 from batchscale.adaptive.configurations import read_configurations
 from batchscale.adaptive.progress import ReadProgress, read_progress
 from batchscale.adaptive.starting_point import noise_start, public_start, stored_start
-from batchscale.errors import RunError
 from batchscale.prediction.base_trial import base_batch_size
 from batchscale.prediction.next_round import Design, first_look, next_round, start_round
 from batchscale.prediction.quantities import AimQuestion, Question
 from batchscale.records.tree.read import read_tree
+from batchscale.run.loop import RunResult
+from batchscale.run.make_runner import announce_round
 from batchscale.run.session import RunOutcome, run_plan
 from batchscale.run.settings import RunSettings
 from batchscale.run.signals import StopFlag
@@ -38,19 +39,24 @@ def run_experiment(
     For an adaptive experiment ``plan`` has the batch sizes to choose from.
 
     Raises:
-        RunError: as `run_plan`; or an adaptive experiment is to be run by a cluster of hosts.
+        RunError: as `run_plan`.
         PlanningError: the machines of a decision cannot be used.
     """
     if plan.experiment.adaptive is None:
         return run_plan(plan, root, settings, show, stop)
-    if settings is not None and settings.hosts is not None:
-        raise RunError(
-            'An experiment with "auto" must be run without --cluster: its rounds start workers anew. Use --runner '
-            "local, ray or slurm, or list batch_sizes and trials."
-        )
+    settings = settings or RunSettings()
     read = _read(plan, root)
     first = plan_round(plan, read if read.choices else replace(read, choices=(_first_round(plan, root, read),)))
-    return run_plan(first, root, settings, show, stop, lambda: next_plan(plan, root))
+
+    def continue_with() -> Plan | None:
+        following = next_plan(plan, root)
+        announce_round(settings, following is not None)
+        return following
+
+    outcome = run_plan(first, root, settings, show, stop, continue_with)
+    if outcome.result is RunResult.STOPPED:
+        announce_round(settings, False)
+    return outcome
 
 
 def next_plan(plan: Plan, root: Path) -> Plan | None:

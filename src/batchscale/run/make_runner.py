@@ -20,6 +20,8 @@ from batchscale.workers.ray.runner import RayRunner, RaySettings, check_ray
 from batchscale.workers.runner import TRAINER_ENGINE, TRAINING_ENGINE, Runner, Setup, trainer_options
 from batchscale.workers.slurm.runner import SlurmRunner, SlurmSettings
 
+_ROUND = "round"
+
 
 def make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSettings, flag: StopFlag) -> Runner:
     """Return the runner that trains these studies; no worker is started if they are all done."""
@@ -85,6 +87,12 @@ def _stop_soon(flag: StopFlag) -> None:
         flag.set(signal.SIGTERM)
 
 
+def announce_round(settings: RunSettings, is_there: bool) -> None:
+    """Let the other hosts of a cluster, if there are any, follow one more round of an adaptive experiment, or end."""
+    if settings.hosts is not None:
+        settings.hosts.share(_ROUND, b"next" if is_there else b"")
+
+
 def follow_run(plan: Plan, settings: RunSettings, flag: StopFlag) -> None:
     """Train the chief's trials together with it, as another host of its cluster; nothing is written here."""
     assert settings.hosts is not None
@@ -92,3 +100,5 @@ def follow_run(plan: Plan, settings: RunSettings, flag: StopFlag) -> None:
     setup = Setup(plan.experiment, settings.data_dir, num_devices=devices)
     with computing_like_a_worker(devices):  # as the chief does: each host updates its own copy of a state
         follow_chief(settings.hosts, setup, lambda: flag.is_set)
+        while plan.experiment.adaptive is not None and settings.hosts.share(_ROUND, b""):
+            follow_chief(settings.hosts, setup, lambda: flag.is_set)

@@ -121,6 +121,44 @@ def test_a_whole_run_over_two_hosts_has_the_records_of_one(run_alone, tmp_path):
     assert tables_of(tmp_path) == run_alone
 
 
+ADAPTIVE = """
+goal = "val/classification_error < 0.2"
+batch_sizes = "auto"
+trials = "auto"
+workload = "digits/linear/nesterov_momentum"
+evaluation.every = 20
+search.repeats = 0
+run.exact = true
+budget.steps = 200
+adaptive = { smallest = 25, largest = 200, first_trials = 4, most_trials = 6, factor = 1.1 }
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_every_round_of_an_adaptive_run_is_trained_by_both_hosts(tmp_path):
+    """Rounds end by themselves: new sizes, then more trials, then nothing is left to measure."""
+    file = tmp_path / "e.toml"
+    file.write_text(ADAPTIVE)
+    words = ["run", file, "--runner", "inline", "--quiet"]
+    run_here(*words, "--out", tmp_path / "alone" / "0")
+    (tmp_path / "two").mkdir()
+    hosts = Hosts(2, tmp_path / "two", words)
+    assert hosts.wait() == [0, 0], hosts.logs()
+    alone = tables_of(tmp_path / "alone")
+    assert len({path.parts[-3] for path in alone}) == 4
+    assert tables_of(tmp_path / "two") == alone
+    choices = [json.loads(next((tmp_path / name / "0").rglob("study.json")).read_text()) for name in ("alone", "two")]
+    assert choices[0]["batchscale"]["choices"] == choices[1]["batchscale"]["choices"]
+    (tmp_path / "stopped").mkdir()
+    hosts = Hosts(2, tmp_path / "stopped", words)
+    await_measurements(hosts)
+    hosts.signal(1, signal.SIGTERM)
+    assert hosts.wait() == [75, 75], hosts.logs()  # the second host waits for no further round
+    run_here(*words, "--out", tmp_path / "stopped" / "0")
+    assert tables_of(tmp_path / "stopped") == alone
+
+
 LONG = f"budget.steps = {10 * STEPS}\n"
 
 
