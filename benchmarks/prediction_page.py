@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import altair as alt
+import numpy as np
 import polars as pl
 
 from batchscale.figures.axes import log_axis, log_range, log_scale
@@ -113,7 +114,7 @@ def method_table(joined: pl.DataFrame) -> Iterator[str]:
             "" if median is None else f"{median:.1f}",
             "" if worst is None else f"{worst:.1f}",
             int(known["agrees"].sum()),
-            percent_text(float(rows["cost"].median() or 0)),  # type: ignore[arg-type]
+            percent_text(float(np.median(rows["cost"].drop_nulls()))),
         ]
         yield f"| {' | '.join(map(str, cells))} |"
 

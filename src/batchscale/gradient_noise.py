@@ -285,7 +285,7 @@ def _student(freedom: int) -> float:
 # --- the self-test -------------------------------------------------------------------------------------------
 
 
-class KnownQuadratic(nn.Module):  # type: ignore[misc]  # PyTorch is not installed where types are checked
+class KnownQuadratic(nn.Module):
     """A model whose gradients are known: ½|θ - x|² of an example x, so that a mean loss has the gradient θ - mean x."""
 
     def __init__(self, dimension: int = 16, distance: float = 100.0) -> None:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from batchscale.adaptive.branch_records import BranchGroup, BranchRecords
-from batchscale.adaptive.preparation import Preparation
+from batchscale.adaptive.preparation import Preparation, predict_or_explain
 from batchscale.errors import AnalysisError
-from batchscale.prediction.base_trial import BaseTrial, unresolved
+from batchscale.prediction.base_trial import BaseTrial
 from batchscale.prediction.branched import ASSUMPTION, METHOD, BranchLosses, branched_prediction
 from batchscale.prediction.prediction import Prediction
 from batchscale.spec.goal import Goal
@@ -37,11 +37,7 @@ def predict_branched(preparation: Preparation) -> list[Prediction]:
         raise AnalysisError(
             "Branches need states of the built-in engine: a script restores its own learning rate with its optimizer."
         )
-    base = preparation.base
-    try:
-        return [_predict(preparation, base)]
-    except AnalysisError as error:
-        return [unresolved(METHOD, ASSUMPTION, error, base)]
+    return predict_or_explain(preparation, METHOD, ASSUMPTION, _predict)
 
 
 def _predict(preparation: Preparation, base: BaseTrial) -> Prediction:

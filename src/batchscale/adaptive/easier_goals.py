@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import polars as pl
 
-from batchscale.adaptive.preparation import Preparation
+from batchscale.adaptive.preparation import Preparation, predict_or_explain
 from batchscale.analysis.outcomes import trial_outcomes
-from batchscale.errors import AnalysisError
-from batchscale.prediction.base_trial import BaseTrial, unresolved
+from batchscale.prediction.base_trial import BaseTrial
 from batchscale.prediction.easier_goals import (
     ASSUMPTION,
     METHOD,
@@ -28,11 +27,7 @@ SLACK = 2.0
 
 def predict_easier_goals(preparation: Preparation) -> list[Prediction]:
     """Run the experiment for easier goals, and return their prediction."""
-    base = preparation.base
-    try:
-        return [_predict(preparation, base)]
-    except AnalysisError as error:
-        return [unresolved(METHOD, ASSUMPTION, error, base)]
+    return predict_or_explain(preparation, METHOD, ASSUMPTION, _predict)
 
 
 def _predict(preparation: Preparation, base: BaseTrial) -> Prediction:

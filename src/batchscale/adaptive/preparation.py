@@ -10,7 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from batchscale.prediction.base_trial import BaseTrial, base_batch_size, read_base_trial
+from batchscale.errors import AnalysisError
+from batchscale.prediction.base_trial import BaseTrial, base_batch_size, read_base_trial, unresolved
+from batchscale.prediction.prediction import Prediction
 from batchscale.records.frames import Records
 from batchscale.records.read import read_records
 from batchscale.records.tree.read import read_tree
@@ -126,6 +128,17 @@ class Preparation:
         if outcome.result is RunResult.STOPPED:
             raise KeyboardInterrupt
         return read_tree(self.folder / name)
+
+
+def predict_or_explain(
+    preparation: Preparation, method: str, assumption: str, make: Callable[[Preparation, BaseTrial], Prediction]
+) -> list[Prediction]:
+    """Return what ``make`` predicts from the tuned trial; if it cannot, its reason at the cost of that trial."""
+    base = preparation.base
+    try:
+        return [make(preparation, base)]
+    except AnalysisError as error:
+        return [unresolved(method, assumption, error, base)]
 
 
 def _of_sizes(values: Mapping[int | str, T], sizes: set[int]) -> dict[int | str, T]:

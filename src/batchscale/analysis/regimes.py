@@ -1,7 +1,8 @@
 """The regimes of a curve: perfect scaling, diminishing returns, maximal data parallelism (Shallue et al., section 4.1).
 
-This module owns every definition. Sentences, charts, tables, comparisons and JSON read the one ``Regimes`` of a curve,
-so a boundary that a picture shows is the one that the sentence beside it states. docs/analysis.md has the formulas.
+This module and ``boundaries`` own every definition. Sentences, charts, tables, comparisons and JSON read the one
+``Regimes`` of a curve, so a boundary that a picture shows is the one that the sentence beside it states.
+docs/analysis.md has the formulas.
 """
 
 import math
@@ -12,6 +13,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from batchscale.analysis.boundaries import (
+    cheap_from,
+    fewest_examples,
+    last_doubling,
+    overhead_batch_size,
+    perfect_scaling_range,
+    useful_batch_size,
+)
 from batchscale.analysis.confidence_set import ConfidenceSet
 from batchscale.analysis.curves import Array
 from batchscale.analysis.intervals import Estimate
@@ -250,41 +259,6 @@ def baseline_examples(sizes: Array, steps: Array, baseline: Baseline) -> float:
     return float(examples[0] if baseline is Baseline.FIRST else examples.min())
 
 
-def fewest_examples(sizes: Array, steps: Array) -> int:
-    """Return the index of the size with the fewest examples to result; the smaller one of equals, up to rounding."""
-    examples = sizes * steps
-    return int(np.argmax(examples <= examples.min() * (1 + 1e-9)))
-
-
-def perfect_scaling_range(sizes: Array, steps: Array, level: float, tolerance: float) -> tuple[float, float]:
-    """Return the sizes from and up to which every point has S·B <= (1 + tolerance)·level.
-
-    Counted from the point on the line or, where none lies on it, from the fewest examples: points before that one
-    are too slow, and end nothing.
-    """
-    examples = steps * sizes
-    inside = examples <= level * (1 + tolerance) * (1 + 1e-12)
-    nearest = np.where(examples >= level * (1 - 1e-9), examples, np.inf)
-    start = int(np.argmax(nearest <= nearest.min() * (1 + 1e-9)))
-    outside = np.flatnonzero(~inside[start:])
-    last = start + int(outside[0]) - 1 if outside.size else len(sizes) - 1
-    return float(sizes[start]), float(sizes[max(last, 0)])
-
-
-def cheap_from(sizes: Array, steps: Array, reference: float, tolerance: float) -> float:
-    """Return the smallest size from which on, up to the reference, every S·B is within the tolerance of its own."""
-    at = int(np.searchsorted(sizes, reference))
-    examples = sizes[: at + 1] * steps[: at + 1]
-    dear = np.flatnonzero(examples > examples[-1] * (1 + tolerance) * (1 + 1e-12))
-    return float(sizes[dear[-1] + 1 if dear.size else 0])
-
-
-def useful_batch_size(sizes: Array, steps: Array, tolerance: float) -> float:
-    """Return the smallest measured batch size with steps within the tolerance of the fewest measured."""
-    within = steps <= steps.min() * (1 + tolerance) * (1 + 1e-12)
-    return float(sizes[int(np.argmax(within))])
-
-
 def rising_after(curve: MeasuredCurve, tolerance: float) -> float:
     """Return the size after which all larger ones need more steps than the fewest, beyond the tolerance.
 
@@ -300,23 +274,6 @@ def rising_after(curve: MeasuredCurve, tolerance: float) -> float:
         if is_noise or curve.steps[i] <= (1 + tolerance) * curve.steps[fastest]:
             after = i
     return float(curve.sizes[after])
-
-
-def last_doubling(sizes: Array, steps: Array) -> float:
-    """Return steps at the largest size over those at its half, interpolated in logarithms if that was not measured."""
-    log_sizes, log_steps = np.log(sizes), np.log(steps)
-    half = log_sizes[-1] - math.log(2)
-    if half >= log_sizes[0]:
-        return math.exp(float(log_steps[-1] - np.interp(half, log_sizes, log_steps)))
-    # All sizes lie within one doubling: the fall over them, scaled to a doubling.
-    return math.exp(float((log_steps[-1] - log_steps[0]) * math.log(2) / (log_sizes[-1] - log_sizes[0])))
-
-
-def overhead_batch_size(sizes: Array, steps: Array, overhead: float) -> float:
-    """Return B*(τ): the largest measured batch size whose examples are within 1 + τ of the fewest examples."""
-    examples = sizes * steps
-    within = np.flatnonzero(examples <= examples.min() * (1 + overhead) * (1 + 1e-12))
-    return float(sizes[within[-1]])
 
 
 def _plateau_status(sizes: Array, steps: Array, useful: float, gain: Estimate, thresholds: Thresholds) -> PlateauStatus:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import polars as pl
 
+from batchscale.analysis.boundaries import fewest_examples
 from batchscale.analysis.confidence_set import FEWEST_SIZES, ConfidenceSet, find_confidence_set
 from batchscale.analysis.curves import Array
 from batchscale.analysis.evidence import Misfit, find_misfit
@@ -24,7 +25,6 @@ from batchscale.analysis.regimes import (
     MeasuredCurve,
     Regimes,
     Thresholds,
-    fewest_examples,
     find_regimes,
 )
 from batchscale.analysis.regimes import FEWEST_SIZES as FEWEST_FOR_REGIMES

@@ -7,6 +7,7 @@ which batch sizes?").
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,4 +127,5 @@ def parse_problem(options: Options) -> NoisyQuadratic:
     for key in options:
         if key not in valid:
             raise UnknownNameError(f"noisy_quadratic has no option '{one_line(key)}'; {suggest_names(key, valid)}")
-    return NoisyQuadratic(**options)  # type: ignore[arg-type]  # the class itself checks the kind of each value
+    values: dict[str, Any] = dict(options)  # the class itself checks the kind of each value
+    return NoisyQuadratic(**values)

@@ -330,4 +330,4 @@ def _last_step(measurements: pl.DataFrame, goal: Goal | None) -> int:
         for step, value in zip(steps["step"].to_list(), values, strict=True):
             if goal.is_reached_by(value):
                 return int(step)
-    return int(steps["step"].max() or 0)  # type: ignore[arg-type]  # a number
+    return int(steps["step"].to_numpy().max(initial=0))

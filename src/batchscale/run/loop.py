@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from enum import StrEnum
 
 from batchscale.errors import RecordsError, RunError, StorageError
@@ -17,7 +16,8 @@ from batchscale.machine import DISK_FULL
 from batchscale.records.model import Status
 from batchscale.run.activity import ActivityMonitor
 from batchscale.run.disk import OF_ONE_STUDY, DiskGuard
-from batchscale.run.scheduler import MAX_DIVERGED, MAX_TIME_OUTS, STRETCH_S, Assignment, RetryPolicy, Scheduler
+from batchscale.run.scheduler import MAX_DIVERGED, MAX_TIME_OUTS, Assignment, RetryPolicy, Scheduler
+from batchscale.run.settings import LoopSettings
 from batchscale.run.signals import StopFlag
 from batchscale.run.tracking import Tracking
 from batchscale.study.failure import Failure
@@ -53,20 +53,6 @@ class RunResult(StrEnum):
 
     FINISHED = "finished"
     STOPPED = "stopped"
-
-
-@dataclass(frozen=True)
-class LoopSettings:
-    """``retries``: how often a trial is tried again after its worker died or raised, without progress in between.
-
-    ``stretch_s`` is about how long a trial trains before its measurements come back. ``keep_going`` continues although
-    the first scripts all hang or diverge.
-    """
-
-    retries: int = 3
-    report_every_s: float = 1.0
-    stretch_s: float = STRETCH_S
-    keep_going: bool = False
 
 
 class RunLoop:

@@ -19,10 +19,10 @@ from batchscale.records.durable import REAL, make_folders, storing
 from batchscale.records.tree.layout import RunPaths
 from batchscale.run.collect_status import collect_status
 from batchscale.run.disk import OF_ONE_STUDY, DiskGuard, require_room
-from batchscale.run.loop import LoopSettings, RunLoop, RunResult
+from batchscale.run.loop import RunLoop, RunResult
 from batchscale.run.make_runner import make_runner, num_devices
 from batchscale.run.scheduler import STRETCH_S
-from batchscale.run.settings import RUNNERS, RunSettings
+from batchscale.run.settings import RUNNERS, LoopSettings, RunSettings
 from batchscale.run.signals import StopFlag
 from batchscale.run.status import RunStatus, mark_unfinished, write_status
 from batchscale.run.trackers.tracker import TrackerName, parse_tracker
@@ -81,10 +81,10 @@ def run_plan(
         require_room(root, plan)
     stop_context = StopFlag() if stop is None else contextlib.nullcontext(stop)
     with _locked(root), stop_context as flag:
-        clock = _Clock(time.monotonic(), is_last=next_plan is None)
+        context = _RunContext(root, settings, trackers, show, flag, time.monotonic(), is_last=next_plan is None)
         following: Plan | None = plan
         while following is not None:
-            outcome = _run_studies(following, root, settings, trackers, show, flag, clock)
+            outcome = _run_studies(following, context)
             is_finished = outcome.result is RunResult.FINISHED
             following = next_plan() if next_plan is not None and is_finished else None
         if next_plan is not None and is_finished:
@@ -95,28 +95,26 @@ def run_plan(
 
 
 @dataclass(frozen=True)
-class _Clock:
-    """The start of a run, and True if its studies are all that it has."""
+class _RunContext:
+    """What all plans of a run share; ``is_last`` is True if the first plan is the only one."""
 
+    root: Path
+    settings: RunSettings
+    trackers: list[TrackerName]
+    show: Callable[[RunStatus], None]
+    flag: StopFlag
     started: float
     is_last: bool
 
 
-def _run_studies(
-    plan: Plan,
-    root: Path,
-    settings: RunSettings,
-    trackers: list[TrackerName],
-    show: Callable[[RunStatus], None],
-    flag: StopFlag,
-    clock: _Clock,
-) -> RunOutcome:
+def _run_studies(plan: Plan, context: _RunContext) -> RunOutcome:
     """Run the studies of one plan in a locked folder."""
-    with _open_studies(root, plan, settings) as (runs, damaged):
+    root = context.root
+    with _open_studies(root, plan, context.settings) as (runs, damaged):
         if not is_stored_plan(root, plan):
             mark_unfinished(root)
         write_plan(root, plan)
-        outcome = _run_tracked(runs, plan, root, settings, trackers, _with_notice(show, damaged), flag, clock)
+        outcome = _run_tracked(runs, plan, replace(context, show=_with_notice(context.show, damaged)))
         damaged += [run.problem for run in runs if run.problem is not None]
     if damaged and outcome.result is RunResult.FINISHED:
         raise RunError("\n".join(damaged) + "\nAll other studies are finished.")
@@ -134,43 +132,26 @@ def _check_settings(settings: RunSettings) -> None:
         )
 
 
-def _run_tracked(
-    runs: list[StudyRun],
-    plan: Plan,
-    root: Path,
-    settings: RunSettings,
-    trackers: list[TrackerName],
-    show: Callable[[RunStatus], None],
-    flag: StopFlag,
-    clock: _Clock,
-) -> RunOutcome:
+def _run_tracked(runs: list[StudyRun], plan: Plan, context: _RunContext) -> RunOutcome:
     """Run the loop with its trackers; the last status shows the notices of those that failed."""
-    if not trackers:
-        return _run_loop(runs, plan, root, settings, show, flag, clock, None)
-    with open_tracking(plan, root, trackers, lambda: flag.is_set) as tracking:
-        outcome = _run_loop(runs, plan, root, settings, show, flag, clock, tracking)
+    if not context.trackers:
+        return _run_loop(runs, plan, context, None)
+    with open_tracking(plan, context.root, context.trackers, lambda: context.flag.is_set) as tracking:
+        outcome = _run_loop(runs, plan, context, tracking)
     if tracking.notices:
-        show(replace(outcome.status, notice="\n".join(tracking.notices)))
+        context.show(replace(outcome.status, notice="\n".join(tracking.notices)))
     return outcome
 
 
-def _run_loop(
-    runs: list[StudyRun],
-    plan: Plan,
-    root: Path,
-    settings: RunSettings,
-    show: Callable[[RunStatus], None],
-    flag: StopFlag,
-    clock: _Clock,
-    tracking: Tracking | None,
-) -> RunOutcome:
+def _run_loop(runs: list[StudyRun], plan: Plan, context: _RunContext, tracking: Tracking | None) -> RunOutcome:
+    root, settings, flag = context.root, context.settings, context.flag
     latest: list[RunStatus] = []
 
     def report(loop: RunLoop) -> None:
-        status = collect_status(loop, time.monotonic() - clock.started)
-        latest[:] = [replace(status, finished=status.finished and clock.is_last)]
+        status = collect_status(loop, time.monotonic() - context.started)
+        latest[:] = [replace(status, finished=status.finished and context.is_last)]
         write_status(root, latest[0])
-        show(latest[0])
+        context.show(latest[0])
 
     _finish_trained(runs)
     with make_runner(runs, plan, root, settings, flag) as runner:

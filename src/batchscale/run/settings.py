@@ -1,9 +1,10 @@
-"""The settings of a run: where trials are trained, by how many workers, and how much of their states is stored."""
+"""The settings of a run and of its loop: where trials are trained, by how many workers, and how much is stored."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from batchscale.run.scheduler import STRETCH_S
 from batchscale.workers.multihost.hosts import Hosts
 from batchscale.workers.runner import TRAINING_ENGINE, Runner, Setup
 
@@ -33,3 +34,17 @@ class RunSettings:
     engine: str = TRAINING_ENGINE
     engine_options: dict[str, str] = field(default_factory=dict)
     make_runner: Callable[[Setup], Runner] | None = None
+
+
+@dataclass(frozen=True)
+class LoopSettings:
+    """``retries``: how often a trial is tried again after its worker died or raised, without progress in between.
+
+    ``stretch_s`` is about how long a trial trains before its measurements come back. ``keep_going`` continues although
+    the first scripts all hang or diverge.
+    """
+
+    retries: int = 3
+    report_every_s: float = 1.0
+    stretch_s: float = STRETCH_S
+    keep_going: bool = False

@@ -48,7 +48,7 @@ def _matches(path: Path) -> bool:
         return database.tables >= _TABLES
 
 
-def _read(path: Path, options: ReadOptions) -> RunSource:  # noqa: ARG001
+def _read(path: Path, _options: ReadOptions) -> RunSource:
     if path.is_dir() and (path / DATABASE).is_file():
         path = path / DATABASE
     runs = list(_read_folders(path)) if path.is_dir() else _read_database(path)

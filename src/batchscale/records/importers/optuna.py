@@ -73,7 +73,7 @@ def _is_journal(path: Path) -> bool:
     return first.startswith(b"{") and b'"op_code"' in first
 
 
-def _read(path: Path, options: ReadOptions) -> RunSource:  # noqa: ARG001
+def _read(path: Path, _options: ReadOptions) -> RunSource:
     studies, trials, notices = _read_database(path) if is_sqlite(path) else _read_journal(path)
     several = sorted(study.name for study in studies.values() if len(study.directions) > 1 and not study.deleted)
     if several:

@@ -26,7 +26,7 @@ def _matches(path: Path) -> bool:
         return {"metrics", "configs"} <= database.tables and "run_name" in database.columns("metrics")
 
 
-def _read(path: Path, options: ReadOptions) -> RunSource:  # noqa: ARG001
+def _read(path: Path, _options: ReadOptions) -> RunSource:
     series: dict[str, RunSeries] = {}
     names: dict[str, str] = {}
     damaged = 0

@@ -77,7 +77,7 @@ def _matches(path: Path) -> bool:
     return bool(_logs(path))
 
 
-def _read(path: Path, options: ReadOptions) -> RunSource:  # noqa: ARG001
+def _read(path: Path, _options: ReadOptions) -> RunSource:
     logs = sorted((_read_log(file) for file in _logs(path)), key=lambda log: log.started)
     runs = [
         SourceRun(
