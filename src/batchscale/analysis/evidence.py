@@ -73,7 +73,7 @@ def judge_families(fits: Sequence[FamilyFit], points: int, noise: Noise) -> tupl
     scores = {fit.family: score(fit, points, noise) for fit in fits}
     sharp = by_family[Family.SHARP]
     plain = by_family[Family.HYPERBOLA]
-    if points > sharp.family.parameters and scores[Family.SHARP] < scores[Family.HYPERBOLA] - SHARP_MARGIN:
+    if points > sharp.family.parameters + 1 and scores[Family.SHARP] < scores[Family.HYPERBOLA] - SHARP_MARGIN:
         plain = sharp
     rivals = [fit for fit in fits if fit.family not in _PLAIN]
     better = [fit for fit in rivals if scores[fit.family] < scores[plain.family] - MARGIN]
