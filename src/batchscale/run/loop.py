@@ -108,7 +108,9 @@ class RunLoop:
                 self._report(self)
                 return RunResult.STOPPED
             started = time.monotonic()
-            self._write_due()
+            due = self._find_due()
+            self._assign_jobs()  # before writing: a worker should not wait for the disk
+            self._write(due)
             self._assign_jobs()
             self._report_if_due()
             self.busy_s += time.monotonic() - started
@@ -254,15 +256,17 @@ class RunLoop:
 
     # --- records ---------------------------------------------------------------------------------------------
 
-    def _write_due(self) -> None:
-        now = time.monotonic()
-        until = now + WRITE_S
+    def _find_due(self) -> list[StudyRun]:
+        """Return the studies that have something to write, after their new results were evaluated."""
         self.paused = self._disk.complaint()
-        if now < self._full_until:
+        if time.monotonic() < self._full_until:
             self.paused = "A worker found the disk full. Free some space; the run continues by itself."
         due = [run for run in self._due.values() if run.refresh()]
         self._due = {run.batch_size: run for run in due}
-        for run, error in self._writer.write(due, until):
+        return due
+
+    def _write(self, due: Sequence[StudyRun]) -> None:
+        for run, error in self._writer.write(due, time.monotonic() + WRITE_S):
             with self._handling_disk_errors(run):
                 if error is not None:
                     raise error
