@@ -113,7 +113,7 @@ _COMPILED: dict[str, tuple[Workload, Programs]] = {}
 
 def find_programs(workload: Workload, study: Study, plan: EvaluationPlan, settings: EngineSettings) -> Programs:
     """The programs of a study: those of an earlier engine where that one's would be the same."""
-    protocol = (study.half_lives, study.branches)
+    protocol = (study.half_lives, study.branches, study.goal)
     parts = (study.batch_size, study.space.names, sorted(study.fixed), plan, protocol)
     parts += (replace(settings, checkpoint_dir=None),)
     key = f"{id(workload)} {parts}"

@@ -103,8 +103,9 @@ def test_the_engine_says_what_it_does_and_compiles_first(toy, engine_of):
     engine.listen(lambda activity, step: told.append((activity, step)))
     engine.advance([task()])
     activities = [activity for activity, _ in told]
-    assert activities[:2] == [Activity.COMPILING, Activity.COMPILING]  # the first measurement, the first steps
-    assert set(activities[2:]) == {Activity.TRAINING, Activity.EVALUATING}
+    assert activities[0] == Activity.COMPILING  # one program trains and measures
+    assert Activity.TRAINING in activities[1:]
+    assert set(activities[1:]) <= {Activity.TRAINING, Activity.EVALUATING}
     assert [step for _, step in told] == sorted(step for _, step in told)
 
 

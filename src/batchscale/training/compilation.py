@@ -65,8 +65,16 @@ def compile_count() -> CompileCount:
     return _COUNT
 
 
+@dataclass
+class Work:
+    """The steps and evaluations of a chunk, which its caller counts."""
+
+    steps: int
+    evaluations: int = 0
+
+
 class Stopwatch:
-    """The times of one call to the engine, and the step time that bounds the next chunk.
+    """The times of one call to the engine, and the step and evaluation times that bound the next chunk.
 
     The caller leaves a block only after the device has finished.
     """
@@ -74,11 +82,12 @@ class Stopwatch:
     def __init__(self, batch_size: int) -> None:
         self._batch_size = batch_size
         self._step_time_s: float | None = None
+        self._evaluation_time_s: float | None = None
         self._longest = 1
         self.start()
 
     def start(self) -> None:
-        """Begin a new call; the step time measured so far is kept."""
+        """Begin a new call; the times measured so far are kept."""
         self._compile_s = self._warm_up_s = self._steady_s = self._evaluation_s = 0.0
         self._steady_steps = self._steps = self._trial_steps = self._evaluations = 0
 
@@ -90,6 +99,12 @@ class Stopwatch:
         self._longest = min(max(self._longest * 8, 8), fitting)
         return min(num_steps, self._longest)
 
+    def bound_evaluations(self, most: int, chunk_s: float) -> int:
+        """Return the number of evaluations that fit in ``chunk_s``, at least one; 0 before one was timed alone."""
+        if self._evaluation_time_s is None:
+            return 0
+        return min(most, max(1, int(chunk_s / max(self._evaluation_time_s, 1e-9))))
+
     @contextmanager
     def compiling(self) -> Iterator[None]:
         """Count the compile time of the block."""
@@ -98,22 +113,29 @@ class Stopwatch:
         self._compile_s += compile_count().seconds - before
 
     @contextmanager
-    def stepping(self, num_steps: int, trials: int) -> Iterator[None]:
-        """Count the block as a chunk; one that compiled something is warm-up."""
+    def stepping(self, num_steps: int, trials: int) -> Iterator[Work]:
+        """Count the block as a chunk; one that compiled something is warm-up. Evaluations are counted apart."""
         count = compile_count()
         compiled, began = count.seconds, time.perf_counter()
-        yield
+        work = Work(num_steps)
+        yield work
         elapsed = time.perf_counter() - began
         compile_s = count.seconds - compiled
-        self._steps += num_steps
+        self._steps += work.steps
+        self._compile_s += compile_s
+        evaluated_s = min(elapsed - compile_s, work.evaluations * (self._evaluation_time_s or 0.0))
+        self._evaluation_s += evaluated_s
+        self._evaluations += work.evaluations
+        trained_s = max(elapsed - compile_s - evaluated_s, 0.0)
+        if not work.steps:
+            return
         if compile_s > 0 or self._step_time_s is None:
-            self._compile_s += compile_s
-            self._warm_up_s += elapsed - compile_s
+            self._warm_up_s += trained_s
         else:
-            self._steady_s += elapsed
-            self._steady_steps += num_steps
-            self._trial_steps += num_steps * trials
-        self._step_time_s = max(elapsed - compile_s, 0.0) / num_steps
+            self._steady_s += trained_s
+            self._steady_steps += work.steps
+            self._trial_steps += work.steps * trials
+        self._step_time_s = trained_s / work.steps
 
     @contextmanager
     def evaluating(self, trials: int) -> Iterator[None]:
@@ -122,9 +144,12 @@ class Stopwatch:
         compiled, began = count.seconds, time.perf_counter()
         yield
         compile_s = count.seconds - compiled
+        elapsed = time.perf_counter() - began - compile_s
         self._compile_s += compile_s
-        self._evaluation_s += time.perf_counter() - began - compile_s
+        self._evaluation_s += elapsed
         self._evaluations += trials
+        if compile_s == 0:
+            self._evaluation_time_s = min(elapsed / trials, self._evaluation_time_s or elapsed)
 
     def report(self) -> dict[str, float]:
         """Return the times by name; the step time is that of the population, the examples are of all its trials."""

@@ -138,29 +138,30 @@ def values_of(workload: Workload, split: str, sums: Mapping[str, Any]) -> dict[s
     }
 
 
+def make_measure(workload: Workload, devices: Devices) -> Callable[[TrialState, Any], dict[str, jax.Array]]:
+    """Return the function that measures a trial on every split; its values have an axis of averages."""
+
+    def measure_all(state: TrialState, data: Mapping[str, EvaluationData]) -> dict[str, jax.Array]:
+        values: dict[str, jax.Array] = {}
+        for split, packed in data.items():
+            values |= values_of(workload, split, measure_split(workload, state, packed, devices))
+        return values
+
+    return lambda state, data: over_averages(lambda of: measure_all(of, data), state)
+
+
 def make_evaluate(workload: Workload, slots: int, devices: Devices) -> Evaluate:
     """Return the compiled program that evaluates the members that are due on every split."""
-
-    def evaluate_member(
-        population: TrialState, slot: jax.Array, data: Mapping[str, EvaluationData]
-    ) -> dict[str, jax.Array]:
-        def measure(state: TrialState) -> dict[str, jax.Array]:
-            values: dict[str, jax.Array] = {}
-            for split, packed in data.items():
-                values |= values_of(workload, split, measure_split(workload, state, packed, devices))
-            return values
-
-        measured: dict[str, jax.Array] = over_averages(measure, take_member(population, slot))
-        return measured
+    measure = make_measure(workload, devices)
 
     def evaluate(
         population: TrialState, due: jax.Array, count: jax.Array, data: Mapping[str, EvaluationData]
     ) -> dict[str, jax.Array]:
-        names = jax.eval_shape(evaluate_member, population, due[0], data)
+        names = jax.eval_shape(measure, take_member(population, due[0]), data)
         values = {name: jnp.full((slots, *value.shape), jnp.nan, jnp.float32) for name, value in names.items()}
 
         def body(i: jax.Array, values: dict[str, jax.Array]) -> dict[str, jax.Array]:
-            new = evaluate_member(population, due[i], data)
+            new = measure(take_member(population, due[i]), data)
             return {name: values[name].at[i].set(new[name]) for name in values}
 
         measured: dict[str, jax.Array] = jax.lax.fori_loop(jnp.int32(0), count, body, values)
@@ -195,6 +196,11 @@ class EvaluationSets:
             return sums
 
         self._measure = jax.jit(devices.on_each(measure, (EVERYWHERE, EVERYWHERE, ALONG_BATCHES)))
+
+    @property
+    def all_on_device(self) -> bool:
+        """True if there are splits to evaluate, and none is streamed from the host."""
+        return bool(self.on_device) and not self._streamed
 
     def evaluate_streamed(self, population: TrialState, slots: Sequence[int]) -> dict[str, NDArray[np.float32]]:
         """Return the metrics on the splits that are streamed; each batch is read once for all slots."""

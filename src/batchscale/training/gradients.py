@@ -23,18 +23,24 @@ ComputeGradients = Callable[[TrialState, Fetch, jax.Array], tuple[jax.Array, Par
 """(state, fetch, key) → mean loss, its gradient, changed model state."""
 
 
-def make_gradients(workload: Workload, batch_size: int, microbatch: int, shards: Shards | None) -> ComputeGradients:
-    """Return the function that computes the gradient of a batch; with ``shards`` it lies on several devices."""
+def make_gradients(
+    workload: Workload, batch_size: int | jax.Array, microbatch: int, shards: Shards | None
+) -> ComputeGradients:
+    """Return the function that computes the gradient of a batch; with ``shards`` it lies on several devices.
+
+    A batch size that is not a constant of the program must be a multiple of ``microbatch``.
+    """
     sums = BatchSums(workload, batch_size, microbatch)
     if shards is not None:
         return ShardedGradients(sums, shards)
-    return partial(_compute_whole if microbatch >= batch_size else _accumulate, sums)
+    is_whole = isinstance(batch_size, int) and microbatch >= batch_size
+    return partial(_compute_whole if is_whole else _accumulate, sums)
 
 
 class BatchSums:
     """Sums over any range of a batch, in microbatches: loss, weight, gradient, and share of the new model state."""
 
-    def __init__(self, workload: Workload, batch_size: int, microbatch: int) -> None:
+    def __init__(self, workload: Workload, batch_size: int | jax.Array, microbatch: int) -> None:
         self.workload = workload
         self.batch_size = batch_size
         self._microbatch = microbatch
@@ -53,7 +59,9 @@ class BatchSums:
         """Return the sums over no examples."""
         return (jnp.float32(0), jnp.float32(0), *jax.tree.map(jnp.zeros_like, (state.params, state.model_state)))
 
-    def over(self, state: TrialState, fetch: Fetch, key: jax.Array, start: jax.Array | int, count: int) -> Any:
+    def over(
+        self, state: TrialState, fetch: Fetch, key: jax.Array, start: jax.Array | int, count: int | jax.Array
+    ) -> Any:
         """Return loss, weight, gradient and model state over ``count`` examples from ``start`` on."""
         grad = jax.value_and_grad(self.loss_sum, has_aux=True)
 
@@ -64,8 +72,8 @@ class BatchSums:
             changed = jax.tree.map(lambda leaf: leaf * (size / self.batch_size), changed)
             return jax.tree.map(jnp.add, sums, (total, jnp.asarray(weight, jnp.float32), grads, changed))
 
-        micro = min(self._microbatch, count)
-        whole, rest = divmod(count, micro)
+        micro = min(self._microbatch, count) if isinstance(count, int) else self._microbatch
+        whole, rest = count // micro, count % micro if isinstance(count, int) else 0
         sums = jax.lax.fori_loop(0, whole, lambda i, sums: add(start + i * micro, micro, sums), self.zeros(state))
         return add(start + whole * micro, rest, sums) if rest else sums
 
@@ -74,6 +82,7 @@ def _compute_whole(
     sums: BatchSums, state: TrialState, fetch: Fetch, key: jax.Array
 ) -> tuple[jax.Array, Params, ModelState]:
     """Compute the gradient of a batch that is one microbatch."""
+    assert isinstance(sums.batch_size, int)
     batch = sums.workload.dataset.prepare(fetch(0, sums.batch_size))
 
     def mean_loss(params: Params) -> tuple[jax.Array, ModelState]:

@@ -28,17 +28,21 @@ from batchscale.workloads.workload import ArraySplit, Batch, Params, SampledSpli
 Advance = Callable[[TrialState, NDArray[np.int32], Any, np.int32], TrialState]
 """(population, until step of each slot, training data, number of steps) → population; the first is consumed."""
 
+Train = Callable[[TrialState, jax.Array, Any, jax.Array], TrialState]
+"""The same inside of a program."""
+
 
 @dataclass(frozen=True)
 class StepConfig:
     """The constants of a compiled step. ``num_examples`` is None for sampled data.
 
+    A ``batch_size`` that is an argument of the program is a multiple of ``microbatch``.
     ``shards`` are the parts of the batch on several devices, of which each takes ``microbatch`` examples at a time;
     ``fed`` is True if batches are read on the host. ``half_lives`` are those of the averages of the weights, in steps.
     ``branches`` is set if the learning rate is annealed on branches.
     """
 
-    batch_size: int
+    batch_size: int | jax.Array
     microbatch: int
     num_examples: int | None
     shards: Shards | None = None
@@ -53,15 +57,21 @@ def make_advance(workload: Workload, config: StepConfig, slots: int, devices: De
     Its training data is what ``workload.dataset`` stores: the arrays on every device, nothing for sampled data, and for
     a set that is read on the host the fed batches with leading axes slot and step, of which each device has its rows.
     """
+    specs = (EVERYWHERE, EVERYWHERE, ALONG_EXAMPLES if config.fed else EVERYWHERE, EVERYWHERE)
+    return jax.jit(devices.on_each(make_train(workload, config, slots), specs), donate_argnums=0)
+
+
+def make_train(workload: Workload, config: StepConfig, slots: int) -> Train:
+    """Return the function that advances all slots by up to a number of steps, to be compiled."""
     step = make_step(workload, config, alone=slots == 1)
     average = make_average(config.half_lives, alone=slots == 1)
-    train = workload.dataset.splits["train"]
+    dataset = workload.dataset.splits["train"]
     fed = config.fed
 
     def advance_trial(state: TrialState, until: jax.Array, data: Any) -> TrialState:
-        return step(state, _make_fetch(train, config, state, data), is_alive(state, until))
+        return step(state, _make_fetch(dataset, config, state, data), is_alive(state, until))
 
-    def advance(population: TrialState, until: jax.Array, data: Any, num_steps: jax.Array) -> TrialState:
+    def train(population: TrialState, until: jax.Array, data: Any, num_steps: jax.Array) -> TrialState:
         def at(i: jax.Array) -> Any:
             return jax.tree.map(lambda leaf: leaf[:, i], data) if fed else data
 
@@ -84,8 +94,7 @@ def make_advance(workload: Workload, config: StepConfig, slots: int, devices: De
             later = jax.lax.fori_loop(jnp.int32(0), num_steps, together, population)
         return later
 
-    specs = (EVERYWHERE, EVERYWHERE, ALONG_EXAMPLES if fed else EVERYWHERE, EVERYWHERE)
-    return jax.jit(devices.on_each(advance, specs), donate_argnums=0)
+    return train
 
 
 def make_step(
@@ -142,6 +151,7 @@ def make_enter(devices: Devices) -> Callable[[TrialState, TrialState, np.int32],
 
 def _make_fetch(train: Split, config: StepConfig, state: TrialState, data: Any) -> Fetch:
     if isinstance(train, SampledSplit):
+        assert isinstance(config.batch_size, int)
         batch = train.sample(jax.random.fold_in(noise_key(state), 0x5A), config.batch_size)
         return lambda start, size: batch if size == config.batch_size else _slice(batch, start, size)
     if config.fed:
@@ -153,7 +163,7 @@ def _make_fetch(train: Split, config: StepConfig, state: TrialState, data: Any) 
     def take(indices: jax.Array) -> Batch:
         return {name: leaf.at[indices].get(mode="promise_in_bounds") for name, leaf in data.items()}
 
-    if config.shards is not None:  # a device computes the indices of its own examples alone
+    if config.shards is not None or not isinstance(config.batch_size, int):  # the indices of a part alone
         return lambda start, size: take(
             batch_indices(state.order_key, state.epoch, state.offset + start, size, num_examples)
         )

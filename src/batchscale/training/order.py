@@ -47,24 +47,35 @@ def permute(positions: Any, key: Any, epochs: Any, num_examples: int, xp: Module
     words = mix(epochs * xp.uint32(_GOLDEN) + key[0], xp), mix(epochs ^ mix(key[1], xp), xp)
 
     def encrypt(cells: Any) -> Any:
-        row, column = cells // xp.uint32(width), cells % xp.uint32(width)
-        for i in range(ROUNDS):
-            salt = xp.uint32((i + 1) * _GOLDEN & 0xFFFFFFFF)
-            if i % 2 == 0:
-                row = _add(row, mix(mix(column + words[0] + salt, xp) ^ words[1], xp), height, xp)
-            else:
-                column = _add(column, mix(mix(row + words[0] + salt, xp) ^ words[1], xp), width, xp)
-        return row * xp.uint32(width) + column
+        def two_rounds(i: Any, place: Any) -> Any:
+            row, column = place
+            salt = (xp.uint32(2) * i + xp.uint32(1)) * xp.uint32(_GOLDEN)
+            row = _add(row, mix(mix(column + words[0] + salt, xp) ^ words[1], xp), height, xp)
+            salt = salt + xp.uint32(_GOLDEN)
+            return row, _add(column, mix(mix(row + words[0] + salt, xp) ^ words[1], xp), width, xp)
 
-    cells = encrypt(positions)
-    if height * width == num_examples:
-        return cells
-    if xp is jnp:
+        place = cells // xp.uint32(width), cells % xp.uint32(width)
+        if xp is jnp:  # a loop: the compiler reads the rounds once, and not six times
+            place = jax.lax.fori_loop(jnp.uint32(0), jnp.uint32(ROUNDS // 2), two_rounds, place)
+        else:
+            for i in range(ROUNDS // 2):
+                place = two_rounds(np.uint32(i), place)
+        return place[0] * xp.uint32(width) + place[1]
+
+    is_full = height * width == num_examples
+    if xp is jnp and not is_full:
         outside = jnp.uint32(num_examples)
+
+        def again(carry: tuple[Any, Any]) -> tuple[Any, Any]:
+            cells, done = carry
+            cells = jnp.where(done, cells, encrypt(cells))
+            return cells, cells < outside
+
         return jax.lax.while_loop(
-            lambda c: jnp.any(c >= outside), lambda c: jnp.where(c >= outside, encrypt(c), c), cells
-        )
-    while np.any(cells >= num_examples):
+            lambda carry: ~jnp.all(carry[1]), again, (positions, jnp.zeros(positions.shape, bool))
+        )[0]
+    cells = encrypt(positions)
+    while not is_full and np.any(cells >= num_examples):
         cells = np.where(cells >= num_examples, encrypt(cells), cells)
     return cells
 

@@ -49,6 +49,8 @@ class Population:
         self.state: TrialState = self._devices.replicate(
             jax.tree.map(lambda leaf: np.stack([leaf] * slots), self._template)
         )
+        # in host memory the one state of a population of one is replaced, and needs no program to be moved
+        self._is_swapped = slots == 1 and jax.default_backend() == "cpu" and not self._devices.several
         self._store = store
         self._slot_of: OrderedDict[int, int] = OrderedDict()  # trial id → slot, least recently used first
         self._parked: OrderedDict[int, TrialState] = OrderedDict()
@@ -96,9 +98,12 @@ class Population:
         if trial_id not in self._slot_of:
             member = self._parked.pop(trial_id)  # before another is parked, which may push this one out
             slot = self._free_slot(busy)
-            if self._devices.several:  # an array of one device cannot be passed to a program of several
-                member = jax.tree.map(np.asarray, member)
-            self.state = self._programs.enter(self.state, member, np.int32(slot))
+            if self._is_swapped:
+                self.state = jax.tree.map(lambda leaf: np.asarray(leaf)[None], member)
+            else:
+                if self._devices.several:  # an array of one device cannot be passed to a program of several
+                    member = jax.tree.map(np.asarray, member)
+                self.state = self._programs.enter(self.state, member, np.int32(slot))
             self._slot_of[trial_id] = slot
         self._slot_of.move_to_end(trial_id)
         return self._slot_of[trial_id]
@@ -161,7 +166,9 @@ class Population:
             if slot not in taken:
                 return slot
         leaving = next(trial_id for trial_id in self._slot_of if trial_id not in busy)
-        self._park(leaving, self.member(leaving))
+        views = self._is_swapped
+        state = jax.tree.map(lambda leaf: np.asarray(leaf)[0], self.state) if views else self.member(leaving)
+        self._park(leaving, state)
         return self._slot_of.pop(leaving)
 
     def _park(self, trial_id: int, state: TrialState) -> None:

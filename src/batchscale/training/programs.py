@@ -1,6 +1,8 @@
-"""The compiled programs of a study with the data they run on: init, advance, evaluate."""
+"""The compiled programs of a study with the data they run on: init, advance with or without measurements, evaluate."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -12,12 +14,15 @@ from batchscale.spec.plan import Study
 from batchscale.training.devices import split_batch
 from batchscale.training.gradient_noise import NoiseProgram, choose_kinds
 from batchscale.training.loop import Advance, StepConfig, make_advance
+from batchscale.training.measured_loop import Chunk, ChunkResult, make_chunk
 from batchscale.training.settings import EngineSettings
 from batchscale.training.shared_programs import share_programs
 from batchscale.training.sizes import (
+    SMALL_MICROBATCH,
     choice_key,
     choose_microbatch,
     choose_population,
+    is_small,
     load_or_choose,
     measure_advance,
     memory_bytes,
@@ -28,7 +33,7 @@ from batchscale.training.training_data import (
     HostFeed,
     read_positions,
 )
-from batchscale.workloads.workload import Dataset, SampledSplit, Workload
+from batchscale.workloads.workload import ArraySplit, Dataset, SampledSplit, Workload
 
 
 class Programs:
@@ -39,15 +44,17 @@ class Programs:
         self.shared = shared = share_programs(workload, study, plan, settings)
         self.devices, self.names, self.template = shared.devices, shared.names, shared.template
         self._require_examples(workload.dataset)
-        self._advances: dict[int, Advance] = {}  # by slots: a program that was measured is not made again
+        plain = not (study.half_lives or study.branches or plan.gradient_noise or shared.fed)
+        self.measures_inside = plain and shared.sets.all_on_device and not (self.devices.several or self.devices.exact)
+        self._timed: dict[int, Any] = {}  # by slots: a program that was timed is not made again
         # exact sums are those of a trial alone: mapped over a population, products are taken in other ways
         self.slots = 1 if self.devices.exact else settings.population or self._choose_slots(study)
         self._config = self._configure(study.batch_size, self.slots)
         self._feed = None
         if shared.fed is not None:
             self._feed = HostFeed(shared.fed, study.batch_size, self.slots, self.devices, self._config.shards)
-        self._advance = self._make_advance(self.slots)
-        self._advances.clear()
+        self._trainer = self._make_trainer(self.slots)
+        self._timed.clear()
         self._evaluate = shared.evaluate_program(self.slots)
         self._noise: NoiseProgram | None = None
         if plan.gradient_noise:
@@ -61,6 +68,13 @@ class Programs:
                 f"A batch must be stored examples to be spread over devices. Data set '{dataset.name}' samples a batch "
                 "as a whole; train it on one device, without exact sums."
             )
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics in the order of the values of a chunk."""
+        return sorted(
+            f"{split}/{metric.name}" for split in self.shared.sets.on_device for metric in self._workload.metrics
+        )
 
     @property
     def busy_devices(self) -> int:
@@ -92,6 +106,11 @@ class Programs:
         population.step.block_until_ready()
         return population
 
+    def train_and_measure(self, population: TrialState, chunk: Chunk) -> tuple[TrialState, ChunkResult]:
+        """Return the population after a chunk, and its result on the host; the argument is consumed."""
+        population, result = self._trainer(population, chunk, self.shared.data, self.shared.sets.on_device)
+        return population, ChunkResult(*map(np.asarray, result))
+
     def evaluate(self, population: TrialState, slots: Sequence[int]) -> dict[str, NDArray[np.float32]]:
         """Return the metrics of the trials in these slots, in this order, and along a second axis of their averages."""
         due = np.zeros(self.slots, np.int32)
@@ -103,11 +122,29 @@ class Programs:
             metrics = {name: np.asarray(value) for name, value in values.items()}
         return metrics | sets.evaluate_streamed(population, slots)
 
-    def _make_advance(self, slots: int) -> Advance:
-        if slots not in self._advances:
+    def _make_trainer(self, slots: int) -> Any:
+        """Return the program that trains: the loop with measurements, or the plain one."""
+        if slots not in self._timed:
             config = self._configure(self._study.batch_size, slots)
-            self._advances[slots] = make_advance(self._workload, config, slots, self.devices)
-        return self._advances[slots]
+            if self.measures_inside:
+                program: Any = self.shared.measured_advance(
+                    config, slots, self._study.goal, self._several_sizes(config)
+                )
+            else:
+                program = make_advance(self._workload, config, slots, self.devices)
+            self._timed[slots] = program
+        return self._timed[slots]
+
+    def _several_sizes(self, config: StepConfig) -> bool:
+        """Return True if larger batches of a small model are trained by the same program, in small microbatches."""
+        stored = isinstance(self._workload.dataset.splits["train"], ArraySplit)
+        return stored and config.microbatch == SMALL_MICROBATCH and self._study.batch_size % SMALL_MICROBATCH == 0
+
+    @cached_property
+    def _advance(self) -> Advance:
+        if not self.measures_inside:
+            return cast(Advance, self._trainer)
+        return make_advance(self._workload, self._config, self.slots, self.devices)
 
     def measure_noise(self, population: TrialState, slot: int, step: int) -> dict[str, float]:
         """Return the columns of gradient noise of the trial in a slot; nothing if they are not measured."""
@@ -132,6 +169,8 @@ class Programs:
         elif fixed is None:
             at_once = batch_size if shards is None else shards.size
             microbatch = choose_microbatch(at_once, multiple, self.shared.example_bytes, available)
+            if is_small(parameter_bytes) and SMALL_MICROBATCH % multiple == 0:
+                microbatch = min(microbatch, SMALL_MICROBATCH)
         elif fixed < batch_size and fixed % multiple:
             raise SpecError(
                 f"microbatch must be a multiple of the ghost batch size {multiple} of model "
@@ -151,13 +190,17 @@ class Programs:
         member_bytes = 3 * sum(leaf.nbytes for leaf in jax.tree.leaves(template))
 
         def measure(slots: int) -> float:
-            program = self._make_advance(slots)
+            program = self._make_trainer(slots)
             population = self.populate(template, slots)
             until = np.full(slots, MAX_STEPS, np.int32)
 
             def advance(num_steps: int) -> None:
                 nonlocal population
-                population = program(population, until, self.shared.data, np.int32(num_steps))
+                if self.measures_inside:
+                    chunk = make_chunk(until.tolist(), [()] * slots, num_steps, study, None)
+                    population, _ = program(population, chunk, self.shared.data, self.shared.sets.on_device)
+                else:
+                    population = program(population, until, self.shared.data, np.int32(num_steps))
                 population.step.block_until_ready()
 
             return measure_advance(advance) / slots

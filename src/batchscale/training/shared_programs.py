@@ -4,17 +4,21 @@ A second study of the same workload then traces and compiles only its training l
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from batchscale.spec.durations import EvaluationPlan
+from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study
 from batchscale.training.branches import make_fork, make_join, on_trunk
 from batchscale.training.devices import choose_devices
 from batchscale.training.evaluation import Evaluate, EvaluationSets, make_evaluate
-from batchscale.training.loop import make_enter
+from batchscale.training.loop import StepConfig, make_enter
+from batchscale.training.measured_loop import MeasuredAdvance, make_measured_advance
 from batchscale.training.settings import EngineSettings
 from batchscale.training.sizes import MAX_EVALUATION_BATCH, example_bytes, memory_bytes
 from batchscale.training.state import DIVERGENCE_FACTOR, TrialState, init_trial, take_member
@@ -50,6 +54,7 @@ class SharedPrograms:
         self.enter, self.fork, self.join = make_enter(self.devices), make_fork(self.devices), make_join(self.devices)
         self.take: Callable[..., TrialState] = jax.jit(take_member)
         self._evaluate: dict[int, Evaluate] = {}
+        self._measured_advances: dict[Any, MeasuredAdvance] = {}
 
     def init(self, seed: int, metaparameters: Mapping[str, float]) -> TrialState:
         """Return the state of a trial before its first step."""
@@ -62,6 +67,16 @@ class SharedPrograms:
         if slots not in self._evaluate:
             self._evaluate[slots] = make_evaluate(self._workload, slots, self.devices)
         return self._evaluate[slots]
+
+    def measured_advance(self, config: StepConfig, slots: int, goal: Goal, several_sizes: bool) -> MeasuredAdvance:
+        """Return the program that trains and measures; one of several batch sizes is made once for all of them."""
+        make = partial(make_measured_advance, self._workload, config, slots, self.devices, goal, several_sizes)
+        if not several_sizes:
+            return make()
+        key = replace(config, batch_size=0), slots, goal.metric, goal.maximize
+        if key not in self._measured_advances:
+            self._measured_advances[key] = make()
+        return self._measured_advances[key]
 
 
 _last: tuple[Workload, Any, SharedPrograms] | None = None

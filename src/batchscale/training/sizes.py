@@ -32,6 +32,8 @@ from batchscale.workloads.workload import Batch, Workload
 MEMORY_SHARE = 0.4
 CACHE_BYTES = 64 * 2**20  # by the bound of `example_bytes`, several times what is in use at a time
 PARAMETER_SHARE = 128
+SMALL_BYTES = 64 * 2**10
+SMALL_MICROBATCH = 64
 MAX_EVALUATION_BATCH = 1024
 CANDIDATES = (4, 16, 64)
 LEAST_GAIN = 1.15  # a larger population must be that much faster per trial: idle slots cost too
@@ -98,6 +100,15 @@ def microbatch_bytes(slots: int, parameter_bytes: int) -> int:
     if jax.default_backend() != "cpu":
         return share
     return min(share, max(CACHE_BYTES, PARAMETER_SHARE * parameter_bytes))
+
+
+def is_small(parameter_bytes: int) -> bool:
+    """Return True for a model whose batches are trained in microbatches of ``SMALL_MICROBATCH`` on a CPU.
+
+    One compiled program then trains all larger batch sizes. It is slower by a fifth at most, and such a model is
+    trained for less time than a second program takes to compile.
+    """
+    return parameter_bytes <= SMALL_BYTES and jax.default_backend() == "cpu"
 
 
 def choose_microbatch(batch_size: int, multiple: int, bytes_per_example: int, available: int) -> int:

@@ -5,6 +5,7 @@ run, or for how long.
 """
 
 import time
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from batchscale.training.averages import select_average
 from batchscale.training.compilation import Stopwatch, use_compilation_cache
 from batchscale.training.devices import describe_hardware
 from batchscale.training.hosts import HostGroup, SingleHost
+from batchscale.training.measured_loop import MOST_STOPS, make_chunk
 from batchscale.training.population import Population, Trial
 from batchscale.training.programs import Programs
 from batchscale.training.settings import EngineSettings
@@ -133,7 +135,10 @@ class StudyEngine:
             if self._hosts.any("stop", should_stop()):
                 break
             if running and not any(entry.done for entry in running.values()):
-                self._run_chunk(running)
+                if self._programs.measures_inside:
+                    self._run_measured_chunk(running, goal)
+                else:
+                    self._run_chunk(running)
             if time.monotonic() - saved_at > self._settings.checkpoint_interval_s:
                 self._save(running)
                 saved_at = time.monotonic()
@@ -243,19 +248,24 @@ class StudyEngine:
         if due:
             self._report(Activity.EVALUATING, running)
             with self._stopwatch.evaluating(len(due)):
-                slots = [self._population.slot_of(trial.trial_id) for trial in due]
-                values = self._programs.evaluate(self._population.state, slots)
-                noise = [
-                    self._programs.measure_noise(self._population.state, slot, trial.step)
-                    for slot, trial in zip(slots, due, strict=True)
-                ]
-            for place, trial in enumerate(due):
-                of_trial = {name: array[place] for name, array in values.items()}
-                half_life = running[trial.trial_id].task.parameters.get(HALF_LIFE)
-                number = None if half_life is None else self._study.half_lives.index(half_life)
-                trial.rows[trial.step] = select_average(of_trial, self._study.goal, number) | noise[place]
+                if self._programs.measures_inside:
+                    stops = {self._population.slot_of(trial.trial_id): [trial.step] for trial in due}
+                    self._train_and_measure(running, {}, stops, 0, None)
+                else:
+                    self._evaluate(due, running)
         for entry in running.values():
             entry.done = _is_done(entry, goal)
+
+    def _evaluate(self, due: Sequence[Trial], running: dict[int, _Running]) -> None:
+        """Measure trials by the program that evaluates alone."""
+        slots = [self._population.slot_of(trial.trial_id) for trial in due]
+        values = self._programs.evaluate(self._population.state, slots)
+        for place, (slot, trial) in enumerate(zip(slots, due, strict=True)):
+            of_trial = {name: array[place] for name, array in values.items()}
+            half_life = running[trial.trial_id].task.parameters.get(HALF_LIFE)
+            number = None if half_life is None else self._study.half_lives.index(half_life)
+            noise = self._programs.measure_noise(self._population.state, slot, trial.step)
+            trial.rows[trial.step] = select_average(of_trial, self._study.goal, number) | noise
 
     def _is_due(self, trial: Trial) -> bool:
         """Return True if a trial must be measured now; with branches, at the start and at the end of each."""
@@ -296,10 +306,57 @@ class StudyEngine:
             slot = self._population.slot_of(entry.trial.trial_id)
             entry.trial.update(int(steps[slot]), int(diverged[slot]))
 
+    def _run_measured_chunk(self, running: dict[int, _Running], goal: Goal | None) -> None:
+        """Advance all running trials through several of their evaluations, as many as take about a second."""
+        most = self._stopwatch.bound_evaluations(MOST_STOPS, CHUNK_S)
+        if goal is not None and (goal.metric, goal.maximize) != (self._study.goal.metric, self._study.goal.maximize):
+            most = min(most, 1)  # the program watches the study's own metric
+        until: dict[int, int] = {}
+        stops: dict[int, Sequence[int]] = {}
+        longest = 0
+        for entry in running.values():
+            slot, step, last = self._population.slot_of(entry.trial.trial_id), entry.trial.step, entry.task.until_step
+            first = bisect_right(self._evaluation_steps, step)
+            ahead = [stop for stop in self._evaluation_steps[first : first + max(1, most)] if stop <= last]
+            stops[slot] = ahead[:most]
+            until[slot] = ahead[-1] if len(ahead) == max(1, most) else last
+            longest = max(longest, until[slot] - step)
+        num_steps = self._stopwatch.bound(longest, CHUNK_S)
+        self._report(Activity.TRAINING, running)
+        with self._stopwatch.stepping(num_steps, len(running)) as work:
+            work.steps, work.evaluations = self._train_and_measure(running, until, stops, num_steps, goal)
+
+    def _train_and_measure(
+        self,
+        running: dict[int, _Running],
+        until: Mapping[int, int],
+        stops: Mapping[int, Sequence[int]],
+        num_steps: int,
+        goal: Goal | None,
+    ) -> tuple[int, int]:
+        """Run a chunk with these last steps and stops by slot; return the numbers of its steps and evaluations."""
+        slots = range(self.population_size)
+        chunk = make_chunk(
+            [until.get(slot, 0) for slot in slots],
+            [stops.get(slot, ()) for slot in slots],
+            num_steps,
+            self._study,
+            goal,
+        )
+        self._population.state, result = self._programs.train_and_measure(self._population.state, chunk)
+        steps, diverged, counts = result.slots.tolist()
+        for entry in running.values():
+            slot = self._population.slot_of(entry.trial.trial_id)
+            entry.trial.update(steps[slot], diverged[slot])
+            for number, stop in enumerate(stops.get(slot, ())[: counts[slot]]):
+                values = result.values[:, slot, number].tolist()
+                entry.trial.rows[stop] = dict(zip(self._programs.metrics, values, strict=True))
+        return int(result.num_steps), sum(counts)
+
     def _report(self, activity: Activity, running: dict[int, _Running]) -> None:
         """Report an activity; the first time, its program is compiled."""
         reported = activity if activity in self._compiled else Activity.COMPILING
-        self._compiled.add(activity)
+        self._compiled |= {Activity.TRAINING, Activity.EVALUATING} if self._programs.measures_inside else {activity}
         self._on_activity(reported, max(entry.trial.step for entry in running.values()))
 
     def _save(self, running: dict[int, _Running]) -> None:
