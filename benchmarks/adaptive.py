@@ -35,7 +35,7 @@ from batchscale.errors import AnalysisError
 from batchscale.figures.selection import find_goal
 from batchscale.formatting import rounded_text, span_text
 from batchscale.prediction.next_round import Design, MeasuredSize, RoundProgress, next_round, start_round
-from batchscale.prediction.quantities import AimQuestion, Question
+from batchscale.prediction.quantities import AimQuestion, OpenQuestion
 from batchscale.records.frames import Records
 from batchscale.records.metadata.columns import METADATA, stored_choices
 from batchscale.records.read import read_records
@@ -122,7 +122,7 @@ def run_adaptive(
     pool: Sequence[int],
     plan: AdaptivePlan,
     prediction: float | None = None,
-    question: Question | None = None,
+    question: OpenQuestion | None = None,
 ) -> Run:
     """Run an adaptive design to its end."""
     design = Design(plan, question or AimQuestion(plan.aim, pool[0], pool[-1]), tuple(pool))

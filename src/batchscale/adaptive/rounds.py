@@ -14,7 +14,7 @@ from batchscale.adaptive.progress import ReadProgress, read_progress
 from batchscale.adaptive.starting_point import noise_start, public_start, stored_start
 from batchscale.prediction.base_trial import base_batch_size
 from batchscale.prediction.next_round import Design, first_look, next_round, start_round
-from batchscale.prediction.quantities import AimQuestion, Question
+from batchscale.prediction.quantities import AimQuestion, OpenQuestion
 from batchscale.records.tree.read import read_tree
 from batchscale.run.loop import RunResult
 from batchscale.run.make_runner import announce_round
@@ -118,7 +118,7 @@ def _design(plan: Plan, read: ReadProgress) -> Design:
     adaptive = plan.experiment.adaptive
     assert adaptive is not None
     sizes = tuple(study.batch_size for study in plan.studies)
-    question: Question = AimQuestion(adaptive.aim, sizes[0], sizes[-1], read.step_time or (0.0, 1.0))
+    question: OpenQuestion = AimQuestion(adaptive.aim, sizes[0], sizes[-1], read.step_time or (0.0, 1.0))
     if adaptive.aim.is_decision:
         measured = () if read.progress is None else read.progress.sizes
         question = read_configurations(plan).without({size.batch_size for size in measured if size.steps is None})

@@ -18,7 +18,7 @@ from batchscale.analysis.confidence_set import ConfidenceSet
 from batchscale.analysis.curves import Array
 from batchscale.analysis.intervals import Estimate
 from batchscale.formatting import duration, list_sizes, rounded_text
-from batchscale.prediction.quantities import Question, Spread, factor_text
+from batchscale.prediction.quantities import OpenQuestion, Spread, factor_text
 from batchscale.spec.adaptive import Aim
 
 _BETTER = {Aim.FASTEST_CONFIGURATION: "faster", Aim.CHEAPEST_CONFIGURATION: "cheaper"}
@@ -40,7 +40,7 @@ class Configuration:
 
 @final
 @dataclass(frozen=True)
-class DecisionQuestion(Question):
+class DecisionQuestion(OpenQuestion):
     """The best of these configurations by time, or by cost in ``unit``.
 
     ``unreached`` are batch sizes at which the goal was not reached: their configurations do not count.

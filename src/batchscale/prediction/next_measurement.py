@@ -19,7 +19,7 @@ from batchscale.analysis.confidence_set import ConfidenceSet
 from batchscale.analysis.curves import Array
 from batchscale.analysis.noise import Noise
 from batchscale.analysis.quantiles import student_quantile
-from batchscale.prediction.quantities import Question, Spread
+from batchscale.prediction.quantities import OpenQuestion, Spread
 
 _TRUTHS = 64  # laws that are taken for the truth in turn, evenly through the set
 _NARROWEST = 1e-3  # a width of log sizes below which nothing is gained
@@ -54,7 +54,7 @@ class Ranked:
 
 
 def rank_measurements(
-    laws: ConfidenceSet, noise: Noise, question: Question, candidates: Sequence[Candidate]
+    laws: ConfidenceSet, noise: Noise, question: OpenQuestion, candidates: Sequence[Candidate]
 ) -> list[Ranked]:
     """Return the candidates with what to expect of each, the one that saves most for its cost first.
 

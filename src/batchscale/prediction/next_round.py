@@ -21,7 +21,7 @@ from batchscale.analysis.noise import MOST_FREEDOM, Noise, resolution_variance
 from batchscale.analysis.scaling import fit_families
 from batchscale.formatting import count_text, list_sizes, rounded_text
 from batchscale.prediction.next_measurement import Candidate, Ranked, rank_measurements
-from batchscale.prediction.quantities import Question, Spread, factor_text
+from batchscale.prediction.quantities import OpenQuestion, Spread, factor_text
 from batchscale.spec.adaptive import AdaptivePlan, ChoiceKind, CostUnit, RoundChoice
 
 LEVEL = 0.9
@@ -70,7 +70,7 @@ class Design:
     """What may be measured, and for what: the aim, the question, and the batch sizes to choose from, growing."""
 
     plan: AdaptivePlan
-    question: Question
+    question: OpenQuestion
     sizes: tuple[int, ...]
 
 

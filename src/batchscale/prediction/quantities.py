@@ -49,7 +49,7 @@ class Spread(ABC):
         """Return the answer so far as a clause; ``reached`` is the factor that ended the run."""
 
 
-class Question(ABC):
+class OpenQuestion(ABC):
     """What an adaptive experiment is asked for."""
 
     @property
@@ -74,7 +74,7 @@ def factor_text(log_factor: float) -> str:
 
 @final
 @dataclass(frozen=True)
-class AimQuestion(Question):
+class AimQuestion(OpenQuestion):
     """The quantity that is asked for, between the smallest and the largest size that may be measured.
 
     ``step_time`` has the seconds of a step without and per example, for the fastest size: a + c B.

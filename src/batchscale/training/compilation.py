@@ -66,7 +66,7 @@ def compile_count() -> CompileCount:
 
 
 @dataclass
-class Work:
+class ChunkWork:
     """The steps and evaluations of a chunk, which its caller counts."""
 
     steps: int
@@ -113,11 +113,11 @@ class Stopwatch:
         self._compile_s += compile_count().seconds - before
 
     @contextmanager
-    def stepping(self, num_steps: int, trials: int) -> Iterator[Work]:
+    def stepping(self, num_steps: int, trials: int) -> Iterator[ChunkWork]:
         """Count the block as a chunk; one that compiled something is warm-up. Evaluations are counted apart."""
         count = compile_count()
         compiled, began = count.seconds, time.perf_counter()
-        work = Work(num_steps)
+        work = ChunkWork(num_steps)
         yield work
         elapsed = time.perf_counter() - began
         compile_s = count.seconds - compiled
