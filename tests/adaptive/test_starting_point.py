@@ -37,6 +37,7 @@ def test_predictions_are_read_as_they_were_written_and_methods_replace_their_own
     write_predictions(tmp_path, experiment, [predicted("branched", 40.0), predicted("easier_goals", 8.0)])
     values = {each.method: each.estimate.value for each in read_predictions(tmp_path, experiment)}
     assert values == {"branched": 40.0, "noise_scale_euclidean": None, "easier_goals": 8.0}
+    assert read_predictions(tmp_path, experiment.with_gradient_noise())
     assert not read_predictions(tmp_path, replace(experiment, goal=Goal.parse("val/error < 0.1")))
     assert not read_predictions(tmp_path / "none", experiment)
 

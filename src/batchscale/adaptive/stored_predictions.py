@@ -5,6 +5,7 @@ The file belongs to one experiment, as its records do. A method that is asked ag
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from batchscale.errors import RecordsError, one_line
@@ -32,7 +33,7 @@ def write_predictions(folder: Path, experiment: Experiment, predictions: Sequenc
     old = {(item.method, item.quantity): item for item in read_predictions(folder, experiment)}
     data = {
         "version": VERSION,
-        "spec_hash": spec_hash(experiment),
+        "spec_hash": _identity(experiment),
         "workload": str(experiment.workload.name),
         "goal": str(experiment.goal),
         "predictions": [item.to_json() for item in (old | new).values()],
@@ -56,9 +57,14 @@ def read_predictions(folder: Path, experiment: Experiment) -> list[Prediction]:
         if data["version"] > VERSION:
             raise ValueError(f"version {data['version']} is of a later batchscale")
         predictions = [Prediction.from_json(item) for item in data["predictions"]]
-        return predictions if data["spec_hash"] == spec_hash(experiment) else []
+        return predictions if data["spec_hash"] == _identity(experiment) else []
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise RecordsError(
             f"{one_line(path, 300)}: the file must have the predictions that 'batchscale predict' stored. Found "
             f"something else ({one_line(error, 200)}); remove it, and predict again."
         ) from None
+
+
+def _identity(experiment: Experiment) -> str:
+    """Return the hash of an experiment, whether or not it records gradient noise too: that changes no answer."""
+    return spec_hash(replace(experiment, evaluation=replace(experiment.evaluation, gradient_noise=False)))
