@@ -27,6 +27,7 @@ from batchscale.machine import count_cores, count_memory_bytes
 from batchscale.training.compilation import machine_id
 from batchscale.training.state import TrialState
 from batchscale.workloads.cache import cached
+from batchscale.workloads.models.layers.conv import ordinary_products
 from batchscale.workloads.workload import Batch, Workload
 
 MEMORY_SHARE = 0.4
@@ -69,7 +70,8 @@ def example_bytes(workload: Workload, example: Batch) -> int:
             prepared = workload.dataset.prepare(batch)
             return workload.model.apply(params, state, prepared["inputs"], train=True, key=key)
 
-        return _sum_sizes(jax.make_jaxpr(forward)(params, state, batch, jax.random.key(0)).jaxpr)
+        with ordinary_products():  # other forms have more values, but only of a few examples at a time
+            return _sum_sizes(jax.make_jaxpr(forward)(params, state, batch, jax.random.key(0)).jaxpr)
 
     return max(1, 2 * (total(2 * multiple) - total(multiple)) // multiple)
 

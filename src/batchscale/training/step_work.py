@@ -17,6 +17,7 @@ from batchscale.errors import RunError
 from batchscale.training.loop import StepConfig, make_step
 from batchscale.training.state import init_trial
 from batchscale.training.training_data import make_probe
+from batchscale.workloads.models.layers.conv import ordinary_products
 from batchscale.workloads.workload import Workload
 
 EXAMPLE_RATE = 0.5  # of metaparameters without a default: the work does not depend on their values
@@ -116,7 +117,8 @@ def workload_work(workload: Workload, batch_size: int) -> tuple[ProgramWork, int
     def program(state: Any, batch: Any) -> Any:
         return step(state, lambda _start, _size: batch, jnp.bool_(True))
 
-    work = count_work(program, state, batch)
+    with ordinary_products():  # the work elsewhere, too
+        work = count_work(program, state, batch)
     parameters = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(state.params))
     reads_tokens = jnp.issubdtype(probe["inputs"].dtype, jnp.integer) and probe["inputs"].ndim == 2
     kind = "convolution" if work.convolutions > 0.5 else "language" if reads_tokens else "other"

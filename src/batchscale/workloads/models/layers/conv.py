@@ -1,10 +1,14 @@
 """Convolution and max-pooling in the form that is fast on the backend at hand.
 
 Inside a compiled loop on a CPU, XLA's own convolution is about ten times slower than the same sums written as matrix
-products (docs/decisions/0020). On a GPU or TPU the native operation is right.
+products (docs/decisions/0020), and with enough channels there is a form with fewer products (``winograd``). On a GPU or
+TPU the native operation is right.
 """
 
 import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Literal
 
 import jax
@@ -12,12 +16,24 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batchscale.workloads.models.layers.initializers import Initializer, before_relu
+from batchscale.workloads.models.layers.winograd import convolve_by_tiles, tiles_pay
 
 Padding = Literal["SAME", "VALID"]
 DType = jnp.dtype | None
 """The type that a layer computes in; None: that of its inputs and parameters."""
 
 _BLOCK_BYTES = 2**20
+_ordinary: ContextVar[bool] = ContextVar("ordinary", default=False)
+
+
+@contextmanager
+def ordinary_products() -> Iterator[None]:
+    """Trace convolutions as plain sums of products: the operations of a model, whatever this machine saves of them."""
+    token = _ordinary.set(True)
+    try:
+        yield
+    finally:
+        _ordinary.reset(token)
 
 
 class Conv(nnx.Module):
@@ -52,8 +68,11 @@ class Conv(nnx.Module):
 
 def convolve(images: jax.Array, kernel: jax.Array, stride: int = 1, padding: Padding = "SAME") -> jax.Array:
     """Return the convolution of images (N, H, W, C) with a kernel (height, width, C, O)."""
-    form = convolve_in_blocks if jax.default_backend() == "cpu" else convolve_natively
-    return form(images, kernel, stride, padding)
+    if jax.default_backend() != "cpu":
+        return convolve_natively(images, kernel, stride, padding)
+    if stride == 1 and padding == "SAME" and tiles_pay(images, kernel) and not _ordinary.get():
+        return convolve_by_tiles(images, kernel)
+    return convolve_in_blocks(images, kernel, stride, padding)
 
 
 def convolve_natively(images: jax.Array, kernel: jax.Array, stride: int, padding: Padding) -> jax.Array:
