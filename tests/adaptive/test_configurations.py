@@ -183,6 +183,12 @@ def test_a_browser_may_not_name_these_files():
     assert not try_text(text.replace("fastest_configuration", "fastest_batch_size").replace("work =", "#")).problem
 
 
+def test_old_prices_are_reported_before_the_run(files, tmp_path):
+    old = tmp_path / "machines.toml"
+    old.write_text(MACHINES.replace("date = 2026-11-01", "date = 2020-01-01"))
+    assert "Check the prices" in read_configurations(decision_plan(files, machines=old)).notices[0]
+
+
 def test_validate_shows_the_decision_as_the_aim(files):
     plan = replace(decision_plan(files).experiment.adaptive, max_hours=2)
     assert str(plan).startswith("the fastest configuration within a factor of 1.1, at most 2 hours of training")

@@ -57,4 +57,4 @@ def read_configurations(plan: Plan) -> DecisionQuestion:
         # Sorted by the cost of a step, only a smaller fixed part can still win at the same batch size.
         if last is None or last.batch_size != row["batch_size"] or row["fixed"] < last.fixed * (1 - 1e-9):
             configurations.append(Configuration(place_text(row), row["batch_size"], row["fixed"], row["per_step"]))
-    return DecisionQuestion(adaptive.aim, tuple(configurations), planned.unit)
+    return DecisionQuestion(adaptive.aim, tuple(configurations), planned.unit, notices=planned.notices)

@@ -9,6 +9,7 @@ import typer
 from batchscale.cli import clusters
 from batchscale.cli.progress import run_with_progress
 from batchscale.cli.selection import DATA_DIR_HELP
+from batchscale.cli.validate import print_decision_notices
 from batchscale.errors import REQUEUE, RunError
 from batchscale.formatting import count_text, duration, size
 
@@ -129,6 +130,7 @@ def run(
                 print_cache_problem(plan.experiment.trainer is None)
                 if not (quiet or json_):
                     _explain_retraining(plan)
+                    print_decision_notices(plan)
                     explain_lost_nodes(settings, plan.experiment.run.ray, out)
                 predictions = _predict(plan, out, settings, stop, quiet=quiet or json_) if predict else None
                 outcome = _run_mirrored(plan, out, settings, quiet, stop, mirror)

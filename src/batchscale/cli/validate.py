@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from batchscale.cli.output import Stages, print_json, print_table
-from batchscale.cli.selection import DATA_DIR_HELP, JSON_HELP
+from batchscale.cli.selection import DATA_DIR_HELP, JSON_HELP, print_notice
 from batchscale.errors import RunError, SpecError
 from batchscale.formatting import count_text, duration, size
 
@@ -74,10 +74,7 @@ def validate(
         plan = make_plan(experiment, info)
     except SpecError as error:
         raise SpecError(f"{file}: {error}") from None
-    if experiment.adaptive is not None and experiment.adaptive.aim.is_decision:
-        from batchscale.adaptive.configurations import read_configurations
-
-        read_configurations(plan)  # an error here would end the run before its first trial
+    print_decision_notices(plan)
     data, present = _find_data(experiment, data_dir)
     run_time = time_run(plan, data_dir, workers) if time else None
     preview = _Preview(plan, info, data, present, records_bytes(plan), run_time)
@@ -85,6 +82,20 @@ def validate(
         print_json(_to_json(preview))
     else:
         _print(preview)
+
+
+def print_decision_notices(plan: "Plan") -> None:
+    """Print warnings about the machines that an adaptive experiment decides between, such as old prices.
+
+    Raises:
+        PlanningError: no configuration of its files can be used.
+    """
+    if plan.experiment.adaptive is None or not plan.experiment.adaptive.aim.is_decision:
+        return
+    from batchscale.adaptive.configurations import read_configurations
+
+    for notice in read_configurations(plan).notices:
+        print_notice(notice)
 
 
 def _find_data(experiment: "Experiment", data_dir: Path | None) -> tuple[str | None, bool | None]:

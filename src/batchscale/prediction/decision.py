@@ -43,13 +43,15 @@ class Configuration:
 class DecisionQuestion(OpenQuestion):
     """The best of these configurations by time, or by cost in ``unit``.
 
-    ``unreached`` are batch sizes at which the goal was not reached: their configurations do not count.
+    ``unreached`` are batch sizes at which the goal was not reached: their configurations do not count. ``notices`` are
+    warnings about the inputs, such as old prices.
     """
 
     quantity: Aim
     configurations: tuple[Configuration, ...]
     unit: str
     unreached: tuple[int, ...] = ()
+    notices: tuple[str, ...] = ()
 
     @property
     def usable(self) -> tuple[Configuration, ...]:
