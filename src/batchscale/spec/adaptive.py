@@ -177,9 +177,11 @@ class RoundChoice:
         sizes: The batch sizes that are measured; for the end, all that were.
         trials: The trials that each of them has after it.
         reason: The reason, as a sentence.
-        low: The lower end of the interval of the aim before the round; None if there is none.
+        low: The lower end of the interval of the aim before the round; None if there is none. Of a decision, the
+            smallest batch size of the configurations that may be the best.
         high: The upper end.
-        expected_factor: The factor between both ends that is expected after it; None where nothing is expected.
+        expected_factor: The factor between both ends that is expected after it; None where nothing is expected. Of a
+            decision, the factor by which another configuration may then be better.
         expected_cost: The cost that is expected of it, in ``unit``.
         unit: The unit of the cost.
     """
