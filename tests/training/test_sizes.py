@@ -7,6 +7,7 @@ from batchscale.training.sizes import (
     choose_population,
     example_bytes,
     load_or_choose,
+    measure_advance,
     memory_bytes,
     microbatch_bytes,
 )
@@ -78,3 +79,9 @@ def test_an_engine_may_use_its_share_of_what_the_container_has(monkeypatch):
     monkeypatch.setattr(sizes, "count_memory_bytes", lambda: 10**9)
     monkeypatch.setattr(sizes, "count_cores", lambda: 4)
     assert memory_bytes() == int(0.4 * 10**9 / 4)
+
+
+def test_a_clearly_short_study_is_timed_no_longer_than_it_takes_to_see():
+    calls = []
+    assert measure_advance(calls.append, trial_steps=100) < 1e-2
+    assert calls == [1, 1]  # the one that compiles, and the one that is timed

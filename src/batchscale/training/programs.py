@@ -203,7 +203,7 @@ class Programs:
                     population = program(population, until, self.shared.data, np.int32(num_steps))
                 population.step.block_until_ready()
 
-            return measure_advance(advance) / slots
+            return measure_advance(advance, study.trial_steps) / slots
 
         most = min(study.trials, max(1, memory_bytes() // member_bytes))
         facts: list[object] = [study.workload, study.batch_size, study.trial_steps, self._workload.model.precision]

@@ -159,12 +159,15 @@ def choose_population(measure: Measure, trial_steps: int, most: int, accelerator
     return PopulationChoice(best, {str(slots): seconds for slots, seconds in times.items()})
 
 
-def measure_advance(advance: Callable[[int], None]) -> float:
-    """Return the least seconds per step of ``advance(num_steps)``, which is compiled before it is measured."""
+def measure_advance(advance: Callable[[int], None], trial_steps: int) -> float:
+    """Return the least seconds per step of ``advance(num_steps)``, which is compiled before it is measured.
+
+    A study of so many steps that is clearly short is not measured any longer.
+    """
     advance(1)
     steps, best = 1, float("inf")
     ends = time.perf_counter() + MEASURE_S
-    while time.perf_counter() < ends:
+    while time.perf_counter() < ends and best * trial_steps > SHORT_STUDY_S / 4:
         began = time.perf_counter()
         advance(steps)
         elapsed = time.perf_counter() - began
