@@ -1,6 +1,7 @@
 """A call that trains through several measurements gives what one call for each of them gives."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -15,7 +16,6 @@ from batchscale.training.compilation import compile_count
 from batchscale.training.measured_loop import make_chunk
 from batchscale.training.settings import EngineSettings
 from batchscale.training.study_engine import TrialTask
-from conftest import make_study, make_toy_workload
 
 pytestmark = pytest.mark.usefixtures("shared_programs")
 
@@ -62,15 +62,15 @@ def test_a_goal_of_the_study_ends_the_call_at_its_first_measurement(toy, study_o
 
 @given(st.floats(width=32, allow_nan=False), st.floats(allow_nan=False, allow_infinity=False), st.booleans())
 def test_the_target_separates_the_same_values_as_the_goal(value, target, maximize):
-    study = replace(make_study(make_toy_workload()), goal=Goal("val/classification_error", target, maximize))
+    study = SimpleNamespace(batch_size=7, goal=Goal("val/classification_error", target, maximize))
     chunk = make_chunk([1], [()], 1, study, study.goal)
     value = np.float32(value)
     assert study.goal.is_reached_by(float(value)) == bool(value > chunk.target if maximize else value < chunk.target)
 
 
-def test_larger_batches_of_a_small_model_are_trained_by_one_program(toy, monkeypatch):
+def test_larger_batches_of_a_small_model_are_trained_by_one_program(toy, study_of):
     def advance(batch_size):
-        study = make_study(toy, batch_size)
+        study = study_of(toy, batch_size)
         made = programs.Programs(toy, study, EvaluationPlan(every=10), EngineSettings(population=1))
         start = made.populate(made.init(3, {"learning_rate": 0.1, "momentum": 0.9}), 1)
         before = compile_count().programs
