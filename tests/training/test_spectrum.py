@@ -72,3 +72,18 @@ def test_traces_lie_within_their_errors_and_the_prediction_near_the_exact_curve(
     for prediction in (by_measured, by_assumed):
         assert exact / 1.5 < prediction.estimate.value < exact * 1.5
         assert prediction.trial_steps > best.steps
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "small"), [("fc_512", "linear._MANY_ROWS", 1), ("simple_cnn_narrow", "conv._BLOCK_BYTES", 2**16)]
+)
+def test_models_with_their_own_backward_rules_have_the_same_products(model, name, small, monkeypatch):
+    workload = get_workload(WorkloadSpec(WorkloadName("digits", model, "sgd")))
+    state = make_state(workload)
+    products = []
+    for value in (small, 2**40):  # the rule is used only with the small one
+        monkeypatch.setattr(f"batchscale.workloads.models.layers.{name}", value)
+        curvature = Curvature(workload, state, examples=128)
+        products.append(curvature.product(np.random.default_rng(1).normal(size=curvature.num_parameters)))
+    assert np.abs(products[1]).max() > 0
+    np.testing.assert_allclose(*products, atol=1e-4 * np.abs(products[1]).max())

@@ -93,9 +93,10 @@ class Curvature:
         def loss_sum(outputs: jax.Array) -> jax.Array:
             return jnp.asarray(self._workload.loss(outputs, prepared, self._rest[1]).total)
 
-        outputs, moved = jax.jvp(outputs_of, (params,), (vector,))
-        _, bent = jax.jvp(jax.grad(loss_sum), (outputs,), (moved,))
-        _, back = jax.vjp(outputs_of, params)
+        # J·v as the transpose of u → Jᵀ·u: a model with its own backward rule has no forward derivatives
+        outputs, back = jax.vjp(outputs_of, params)
+        (moved,) = jax.vjp(lambda cotangent: back(cotangent)[0], jnp.zeros_like(outputs))[1](vector)
+        (bent,) = jax.vjp(jax.grad(loss_sum), outputs)[1](moved)  # symmetric
         weight = self._workload.loss(outputs, prepared, self._rest[1]).weight
         return back(bent)[0], jnp.asarray(weight, jnp.float32)
 
