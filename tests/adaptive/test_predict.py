@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from batchscale.adaptive.branched import ORDERS
-from batchscale.adaptive.predict import METHODS, predict
+from batchscale.adaptive.predict import METHODS, predict, predict_from_records
 from batchscale.adaptive.preparation import PredictSettings
-from batchscale.errors import SpecError, UnknownNameError
+from batchscale.errors import AnalysisError, SpecError, UnknownNameError
 from batchscale.records.tree.read import read_tree
 from batchscale.run.preflight import make_checked_plan
 from batchscale.run.settings import RunSettings
@@ -103,3 +103,16 @@ def test_unknown_methods_are_refused(plan, tmp_path):
     with pytest.raises(UnknownNameError, match="did you mean 'branched'"):
         predict(plan, tmp_path, ["branch"], INLINE)
     assert not list(tmp_path.iterdir())
+
+
+def test_recorded_gradient_noise_predicts_without_training(plan, trained):
+    folder, _ = trained
+    name, goal = plan.experiment.workload.name, plan.experiment.goal
+    with_noise, without = read_tree(folder / "noise"), read_tree(folder / "search")
+    predictions = predict_from_records(with_noise, name, goal, ["noise_scale"])
+    assert [item.method for item in predictions] == ["noise_scale_euclidean", "noise_scale_euclidean_at_goal"]
+    assert all(item.trial_steps == 0 and (item.estimate.value or item.reason) for item in predictions)
+    with pytest.raises(AnalysisError, match="Records must have gradient noise"):
+        predict_from_records(without, name, goal, ["noise_scale"])
+    with pytest.raises(SpecError, match="give the experiment file to train"):
+        predict_from_records(with_noise, name, goal, ["branched"])

@@ -6,7 +6,10 @@ import pytest
 from tests.adaptive.test_predict import TEXT
 from typer.testing import CliRunner
 
+from batchscale.analysis.intervals import Estimate
+from batchscale.analysis.units import SizeUnit
 from batchscale.cli.app import make_app
+from batchscale.cli.prediction_output import _size_text
 from batchscale.errors import BatchscaleError
 
 KEYS = {
@@ -56,3 +59,32 @@ def test_bad_options_are_refused(file, words, message, tmp_path):
 
 def test_a_missing_file_is_refused(tmp_path):
     assert isinstance(run(tmp_path / "none.toml").exception, BatchscaleError)
+
+
+@pytest.mark.parametrize(
+    "words", [["--out", "x"], ["--tuned", "x"], ["--batch-size", "4"], ["--trials", "3"], ["--workers", "1"]]
+)
+def test_options_that_train_are_refused_for_records(words, tmp_path):
+    result = run(tmp_path, *words)
+    assert isinstance(result.exception, BatchscaleError)
+    assert f"{words[0]} is for an experiment file; records train nothing" in str(result.exception)
+
+
+@pytest.mark.parametrize("value", ['["euclidean", "sgn"]', "[]", '"sign"', "3", '[["sign"]]'])
+def test_a_kind_of_noise_that_does_not_exist_is_refused_with_those_that_do(file, value):
+    file.write_text(file.read_text() + f"gradient_noise = {value}\n")
+    message = str(run(file, "--methods", "atlas").exception)
+    assert "key 'evaluation.gradient_noise' must be true, false, or a list of kinds of euclidean, precond" in message
+
+
+def test_a_kind_of_noise_that_does_not_fit_the_optimizer_is_refused_before_anything_is_trained(file, tmp_path):
+    file.write_text(file.read_text() + 'gradient_noise = ["preconditioned"]\n')
+    message = str(run(file, "--methods", "branched", "--out", tmp_path / "out").exception)
+    assert "needs an optimizer with second moments" in message and "Found sgd" in message
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_value_without_an_interval_says_so():
+    unit = SizeUnit(None)
+    assert _size_text(Estimate(480.0), unit) == "480 (no interval)"
+    assert _size_text(Estimate(480.0, None, 900.0), unit) == "480 (at most 900)"

@@ -20,10 +20,10 @@ from batchscale.noisy_quadratic.problem import NoisyQuadratic
 from batchscale.prediction.noise_scale import estimate_noise_scale, read_series
 from batchscale.spec.durations import EvaluationPlan
 from batchscale.spec.experiment import WorkloadSpec
-from batchscale.spec.gradient_noise import EXAMPLES_COLUMN, NOISE_COLUMNS, NoiseKind
+from batchscale.spec.gradient_noise import EXAMPLES_COLUMN, NOISE_COLUMNS, WITHOUT_MOMENTS, NoiseKind
 from batchscale.spec.workload_name import WorkloadName
 from batchscale.training.devices import choose_devices
-from batchscale.training.gradient_noise import NoiseProgram, noise_parts
+from batchscale.training.gradient_noise import NoiseProgram, choose_kinds, noise_parts, scale_of
 from batchscale.training.order import host_indices
 from batchscale.training.state import init_trial
 from batchscale.training.study_engine import EngineSettings, StudyEngine, TrialTask
@@ -95,7 +95,7 @@ def flat(tree):
 def test_every_column_equals_a_direct_computation(whole):
     rows, engine = whole
     size, counts = noise_parts(STUDY, 8, 1)
-    assert (size, counts) == (2, {0: 8, 64: 8, 128: 8, 192: 8})
+    assert (size, counts) == (4, {0: 4, 64: 4, 128: 4, 192: 4})
     gradients, state = part_gradients(engine, WORKLOAD, size, counts[STEPS], STEPS)
     matrix, row = np.array([flat(gradient) for gradient in gradients]), rows[STEPS]
     mean, n = matrix.mean(0), size * len(matrix)
@@ -107,7 +107,8 @@ def test_every_column_equals_a_direct_computation(whole):
         trace = np.sum(weights * variances)
         expected |= zip(NOISE_COLUMNS[kind].names, (np.sum(weights * mean**2) - trace / n, trace), strict=True)
     first, second = matrix[::2].mean(0), matrix[1::2].mean(0)
-    shrinkage = math.sqrt(2 / 7) * math.gamma(4) / math.gamma(3.5)
+    freedom = len(matrix) - 1
+    shrinkage = math.sqrt(2 / freedom) * math.gamma(len(matrix) / 2) / math.gamma(freedom / 2)
     low = (first @ np.sign(second) + second @ np.sign(first)) / 2
     high, noise = np.abs(mean).sum(), np.sqrt(variances).sum() / shrinkage
     expected |= zip(NOISE_COLUMNS[NoiseKind.SIGN].names, (low, high, noise), strict=True)
@@ -121,7 +122,7 @@ def test_every_column_equals_a_direct_computation(whole):
         high += np.linalg.norm(whole_mean, "nuc")
         centred = parts - whole_mean
         axes = "pij,pkj->ik" if parts.shape[1] <= parts.shape[2] else "pji,pjk->ik"
-        noise += np.sqrt(np.linalg.eigvalsh(np.einsum(axes, centred, centred) * size / 7).clip(0)).sum()
+        noise += np.sqrt(np.linalg.eigvalsh(np.einsum(axes, centred, centred) * size / freedom).clip(0)).sum()
     expected |= zip(NOISE_COLUMNS[NoiseKind.SPECTRAL].names, (low, high, noise), strict=True)
     expected[EXAMPLES_COLUMN] = n
     for name, value in expected.items():
@@ -158,21 +159,30 @@ def test_in_a_population_it_is_that_of_a_trial_alone(whole):
 
 def test_parts_are_microbatches_where_these_are_smaller_and_whole_ghost_batches():
     assert noise_parts(replace(STUDY, batch_size=32), microbatch=4, multiple=1)[0] == 4
-    assert noise_parts(replace(STUDY, batch_size=32), microbatch=32, multiple=8)[0] == 8
-    assert noise_parts(replace(STUDY, batch_size=32), microbatch=32, multiple=16)[0] == 16
+    assert noise_parts(replace(STUDY, batch_size=32), microbatch=32, multiple=12)[0] == 12
+    assert noise_parts(replace(STUDY, batch_size=32), microbatch=32, multiple=32)[0] == 32
 
 
 def test_a_batch_of_one_and_the_whole_set_can_be_measured():
     size, counts = noise_parts(replace(STUDY, batch_size=1), 1, 1)
     assert size == 1 and set(counts.values()) == {2}
     size, counts = noise_parts(replace(STUDY, batch_size=40), 40, 1)
-    assert size == 10 and set(counts.values()) == {4}  # no example twice
+    assert size == 20 and set(counts.values()) == {2}  # no example twice
 
 
-def test_measurements_closer_than_64_steps_are_left_empty():
-    steps = (0, 10, 20, 63, 64, 100, 127, 128, 1000)
+def test_measurements_closer_than_a_fourth_of_all_steps_within_64_and_512_are_left_empty():
+    steps = (0, 10, 20, 63, 64, 100, 127, 128, 400, 498, 535, 9600, 10_111, 10_112)
     _, counts = noise_parts(replace(STUDY, evaluation_steps=steps, num_train_examples=None), 8, 1)
-    assert counts == {0: 8, 64: 8, 128: 8, 1000: 108}
+    assert counts == {0: 4, 64: 4, 128: 4, 400: 8, 535: 4, 9600: 282, 10_112: 16}
+
+
+def test_a_longer_budget_measures_the_same_steps_first():
+    short, long = (
+        noise_parts(replace(STUDY, evaluation_steps=tuple(range(0, budget + 1, 8))), 8, 1)[1]
+        for budget in (1_000, 10_000)
+    )
+    assert list(long.items())[: len(short)] == list(short.items())
+    assert len(short) == 9 and len(long) == 27
 
 
 class RowsOnTheHost(IndexedSplit):
@@ -206,6 +216,33 @@ def test_a_kind_that_does_not_fit_the_optimizer_is_refused_with_the_ones_that_do
         train(noise=("preconditioned",), workload=workload, study=make_study(workload))
 
 
+KINDS_OF_OPTIMIZERS = {
+    "sgd": (), "nesterov_momentum": (), "lars": (), "lion": ("sign",), "muon": ("spectral",),
+    "adam": ("preconditioned", "sign"), "adamw": ("preconditioned", "sign"), "lamb": ("preconditioned", "sign"),
+    "rmsprop": ("preconditioned", "sign"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("optimizer", KINDS_OF_OPTIMIZERS)
+def test_an_optimizer_has_the_kinds_that_the_guide_names_and_divides_by_the_scale_measured(optimizer):
+    workload = get_workload(WorkloadSpec(WorkloadName("digits", "fc_2", optimizer)))
+    values = {name: jnp.float32(0.1 if value is None else value) for name, value in workload.defaults.items()}
+    values |= {name: jnp.float32(0) for name in ("beta1", "momentum", "weight_decay") if name in values}
+    state = init_trial(workload, jnp.uint32(3), values, make_probe(workload.dataset), 1000.0)
+    kinds = choose_kinds(True, workload, state.opt_state)
+    assert kinds == ("euclidean", *KINDS_OF_OPTIMIZERS[optimizer])
+    assert (optimizer in WITHOUT_MOMENTS) == ("preconditioned" not in kinds)
+    if "preconditioned" not in kinds or optimizer == "lamb":  # which scales its steps once more
+        return
+    gradient = jax.tree.map(lambda leaf: jnp.full_like(leaf, 0.5), state.params)
+    steps, opt_state = workload.make_update(values).update(gradient, state.opt_state, state.params)
+    scale = scale_of(state._replace(opt_state=opt_state, step=jnp.int32(1)))
+    for leaf, moved in zip(jax.tree.leaves(scale), jax.tree.leaves(steps), strict=True):
+        np.testing.assert_allclose(moved, -0.1 * 0.5 * leaf, rtol=1e-4)
+    before = scale_of(state)
+    assert all(np.all(np.isinf(leaf)) for leaf in jax.tree.leaves(before))
+
+
 @pytest.mark.parametrize("batch_size", [1, 16])
 def test_the_noisy_quadratic_has_the_noise_scale_of_its_closed_form(batch_size):
     problem = NoisyQuadratic(dimension=30, noise=0.5)
@@ -213,10 +250,10 @@ def test_the_noisy_quadratic_has_the_noise_scale_of_its_closed_form(batch_size):
         WorkloadName("noisy_quadratic", "quadratic", "sgd"), dataset_options={"dimension": 30, "noise": 0.5}
     )
     workload = get_workload(spec, None)
-    study = replace(make_study(workload, batch_size, 64 * 300, 64), goal=None)
+    study = replace(make_study(workload, batch_size, 512 * 100, 512), goal=None)
     plan = EvaluationPlan(examples={"val": 1}, gradient_noise=True)
     engine = StudyEngine(workload, study, plan, EngineSettings(population=1))
-    task = TrialTask(0, {"learning_rate": 1e-12}, seed=1, until_step=64 * 300, from_step=-1)  # stays at its start
+    task = TrialTask(0, {"learning_rate": 1e-12}, seed=1, until_step=512 * 100, from_step=-1)  # stays at its start
     rows = engine.advance([task])[0].rows
     columns = NOISE_COLUMNS[NoiseKind.EUCLIDEAN]
     measured = np.array([[values[name] for name in columns.names] for _, values in rows])

@@ -7,16 +7,22 @@ enough measurements; all of them count together, by their steps.
 import math
 from dataclasses import replace
 
+import polars as pl
+
 from batchscale.adaptive.preparation import Preparation
 from batchscale.errors import AnalysisError
+from batchscale.prediction.base_trial import base_batch_size, read_base_trial
 from batchscale.prediction.noise_scale import noise_scale_predictions
 from batchscale.prediction.prediction import Prediction
+from batchscale.records.frames import Records
 from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, Spacing, Unit
 from batchscale.spec.experiment import StopRule
+from batchscale.spec.goal import Goal
 from batchscale.spec.gradient_noise import EXAMPLES_COLUMN
 from batchscale.spec.horizon_free import HALF_LIFE
 from batchscale.spec.space import SearchSpace
+from batchscale.spec.workload_name import WorkloadName
 
 METHOD = "noise_scale"
 FOLDER = "noise"
@@ -72,3 +78,25 @@ def predict_noise_scale(preparation: Preparation) -> list[Prediction]:
         for item in predictions
         if not item.method.endswith(AT_GOAL)
     ]
+
+
+def read_noise_scale(records: Records, name: WorkloadName, goal: Goal, *, required: bool) -> list[Prediction]:
+    """Return what the recorded gradient noise of the best trial predicts; nothing is trained for it.
+
+    The trial is the one with the fewest steps to the goal at a small batch size.
+
+    Raises:
+        AnalysisError: No trial reached the goal; or no noise was recorded, and it is required.
+    """
+    selected = records.workload(name)
+    sizes = tuple(sorted(selected.studies["batch_size"].unique().to_list()))
+    base = read_base_trial(records, name, goal, base_batch_size(sizes), paid=False)
+    of_trial = (pl.col("batch_size") == base.batch_size) & (pl.col("trial_id") == base.trial_id)
+    measurements = selected.measurements_of(name).filter(of_trial).collect()
+    predictions = noise_scale_predictions(measurements, base.batch_size, goal)
+    if required and not predictions:
+        raise AnalysisError(
+            "Records must have gradient noise for the noise scale. Found none; measure with run --gradient-noise, or "
+            "predict from the experiment file."
+        )
+    return [replace(item, trial_steps=0, examples=0) for item in predictions]

@@ -10,7 +10,7 @@ from pathlib import Path
 from batchscale.adaptive.branched import predict_branched
 from batchscale.adaptive.easier_goals import predict_easier_goals
 from batchscale.adaptive.noise_scale import METHOD as NOISE_SCALE
-from batchscale.adaptive.noise_scale import predict_noise_scale
+from batchscale.adaptive.noise_scale import predict_noise_scale, read_noise_scale
 from batchscale.adaptive.noisy_quadratic import predict_assumed, predict_measured
 from batchscale.adaptive.preparation import PredictSettings, Preparation
 from batchscale.adaptive.stored_predictions import write_predictions
@@ -85,17 +85,23 @@ def predict_from_records(
 
     Raises:
         SpecError: A method must train, which needs an experiment.
+        AnalysisError: The noise scale is asked for, but no gradient noise was recorded.
     """
-    names = check_methods(methods) if methods else (ATLAS, EASIER_GOALS)
+    names = check_methods(methods) if methods else (ATLAS, EASIER_GOALS, NOISE_SCALE)
     for method in names:
-        if method not in (ATLAS, EASIER_GOALS):
-            raise SpecError(f"From records alone, a method must be {ATLAS} or {EASIER_GOALS}. Found '{method}'.")
+        if method not in (ATLAS, EASIER_GOALS, NOISE_SCALE):
+            raise SpecError(
+                f"From records alone, a method must be {ATLAS}, {EASIER_GOALS} or {NOISE_SCALE}. Found '{method}'; "
+                "give the experiment file to train for others, with --tuned RECORDS if you like."
+            )
     predictions = []
     if ATLAS in names:
         unit = unit_of(records.workload(name))
         predictions.append(atlas_prediction(_own_curve(name), read_atlas(), unit.tokens_per_example))
     if EASIER_GOALS in names:
         predictions.append(read_easier_goals(records, name, goal))
+    if NOISE_SCALE in names:
+        predictions += read_noise_scale(records, name, goal, required=NOISE_SCALE in methods)
     return predictions
 
 

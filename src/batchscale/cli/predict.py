@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from batchscale.run.signals import StopFlag
     from batchscale.spec.plan import Plan
 
+TRIALS = 8
+
 
 def predict(
     experiment: Annotated[
@@ -32,7 +34,7 @@ def predict(
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="The batch size of the tuned trial. Default: a small one of the file.")
     ] = None,
-    trials: Annotated[int, typer.Option(min=1, help="The most trials of each small search.")] = 8,
+    trials: Annotated[int, typer.Option(min=1, help="The most trials of each small search.")] = TRIALS,
     goal: Annotated[str | None, typer.Option(help="For records: the goal. Default: the goal of the studies.")] = None,
     workload: Annotated[str | None, typer.Option(help=f"For records: {WORKLOAD_HELP}")] = None,
     workers: Annotated[
@@ -50,11 +52,17 @@ def predict(
 
     names = check_methods(_split(methods))
     if _is_records(experiment):
+        for option, given in (
+            ("--out", out), ("--tuned", tuned), ("--batch-size", batch_size), ("--workers", workers),
+            ("--data-dir", data_dir), ("--trials", None if trials == TRIALS else trials),
+        ):  # fmt: skip
+            if given is not None:
+                _reject(option, "an experiment file; records train nothing", experiment)
         _predict_records(experiment, names if methods else (), goal, workload, as_json=json_)
         return
     for option, value in (("--goal", goal), ("--workload", workload)):
         if value is not None:
-            _reject(option, experiment)
+            _reject(option, "records; an experiment file has its own", experiment)
     from batchscale.adaptive.preparation import PredictSettings
     from batchscale.adaptive.stored_predictions import SUFFIX
     from batchscale.analysis.units import SizeUnit
@@ -109,12 +117,10 @@ def _is_records(path: Path) -> bool:
     return path.is_dir() or is_table(path)
 
 
-def _reject(option: str, path: Path) -> None:
+def _reject(option: str, meant: str, path: Path) -> None:
     from batchscale.errors import SpecError, one_line
 
-    raise SpecError(
-        f"{option} is for records; an experiment file has its own. Found {one_line(path, 300)}; leave it out."
-    )
+    raise SpecError(f"{option} is for {meant}. Found {one_line(path, 300)}; leave it out.")
 
 
 def _predict_records(

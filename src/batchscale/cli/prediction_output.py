@@ -80,7 +80,7 @@ def _cells(item: "Prediction", trial_steps: int | None, unit: "SizeUnit") -> lis
 def _size_text(estimate: "Estimate", unit: "SizeUnit") -> str:
     interval = _interval(estimate, unit)
     value = rounded_text((estimate.value or 0.0) * (unit.tokens_per_example or 1))
-    return f"{value} ({interval})" if interval else value
+    return f"{value} ({interval or 'no interval'})"
 
 
 def _interval(estimate: "Estimate", unit: "SizeUnit") -> str:

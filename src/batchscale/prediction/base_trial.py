@@ -28,6 +28,7 @@ class BaseTrial:
         steps: The steps at which it first reached the goal.
         values: The goal's metric by measured step, up to there.
         trial_steps: The steps that were trained to find it; 0 where it was found in existing records.
+        trial_id: Its number in its study.
     """
 
     batch_size: int
@@ -36,6 +37,7 @@ class BaseTrial:
     steps: int
     values: Mapping[int, float]
     trial_steps: int
+    trial_id: int = 0
 
     @property
     def examples(self) -> int:
@@ -74,10 +76,9 @@ def read_base_trial(records: Records, name: WorkloadName, goal: Goal, batch_size
     trained = int(outcomes.filter(pl.col("last_step") > 0)["last_step"].sum()) if paid else 0
     results = results_of(outcomes).filter(pl.col("steps") > 0)
     if results.is_empty():
-        trials = len(outcomes)
-        raise AnalysisError(
-            f"No trial reached '{goal}' within its budget, out of {trials:,} at batch size {batch_size:,}."
-        )
+        sizes = outcomes["batch_size"].unique().sort().to_list()
+        where = f"at batch size {sizes[0]:,}" if len(sizes) == 1 else f"at {len(sizes)} batch sizes"
+        raise AnalysisError(f"No trial reached '{goal}' within its budget, out of {len(outcomes):,} {where}.")
     row = min(results.to_dicts(), key=lambda item: abs(math.log(item["batch_size"] / batch_size)))
     size, trial_id = int(row["batch_size"]), int(row["trial_id"])
     fixed = next((values for (*_, of), values in fixed_values(selected).items() if of == size), {})
@@ -91,7 +92,8 @@ def read_base_trial(records: Records, name: WorkloadName, goal: Goal, batch_size
         .collect()
     )
     seed = (trial[METADATA] or {}).get("seed") or 0
-    return BaseTrial(size, {**fixed, **searched}, int(seed), int(row["steps"]), dict(measured.rows()), trained)
+    values = {**fixed, **searched}
+    return BaseTrial(size, values, int(seed), int(row["steps"]), dict(measured.rows()), trained, trial_id)
 
 
 def unresolved(method: str, assumption: str, error: AnalysisError, base: BaseTrial) -> Prediction:

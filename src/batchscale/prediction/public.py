@@ -20,6 +20,7 @@ NEIGHBOURS = 6
 SAME_OPTIMIZER = "same optimizer"  # a reason of ``find_similar`` that alone makes no neighbour
 LANGUAGE_MODELS = ("language model", "transformer")
 _LIKE = "The workload is like the {count} nearest of the atlas by names alone ({labels}); the interval is their range."
+_ALIKE = "The workload is like others of the atlas by names alone; the interval is their range."
 _LAW = "The laws of {names} hold for {tokens:.3g} tokens, though they were measured at a billion and more."
 
 
@@ -37,7 +38,7 @@ def atlas_prediction(own: OwnCurve, atlas: Atlas, tokens_per_example: int | None
     alike = [item for item in nearest if set(item.reasons) - {SAME_OPTIMIZER}]
     neighbours = [item for item in alike if item.row["b_crit"]][:NEIGHBOURS]
     if not neighbours:
-        return _free(ATLAS, "critical_batch_size", Estimate(), _LIKE.format(count=0, labels="none"), reason)
+        return _free(ATLAS, "critical_batch_size", Estimate(), _ALIKE, reason)
     prior = make_prior([_in_own_examples(item, tokens_per_example) for item in neighbours])
     labels = ", ".join(dict.fromkeys(str(item.row["label"]) for item in neighbours[:2]))
     assumption = _LIKE.format(count=len(neighbours), labels=f"{labels}, …" if len(neighbours) > 2 else labels)

@@ -12,6 +12,10 @@ EXAMPLES_COLUMN = "train/gradient_noise_examples"
 """The number of examples that a measurement of the noise took."""
 
 
+WITHOUT_MOMENTS = frozenset({"sgd", "momentum", "nesterov_momentum", "lars", "lion", "muon"})
+"""Optimizers whose state has no second moments of all gradients."""
+
+
 class NoiseKind(StrEnum):
     """The norm in which gradients and their noise are measured: the one in which the optimizer takes its steps.
 
@@ -51,5 +55,10 @@ NOISE_COLUMNS: Mapping[NoiseKind, NoiseColumns] = {
     NoiseKind.SIGN: NoiseColumns("train/sign_norm_low", "train/sign_noise", 2, "train/sign_norm_high"),
     NoiseKind.SPECTRAL: NoiseColumns("train/spectral_norm_low", "train/spectral_noise", 2, "train/spectral_norm_high"),
 }
+
+NO_MOMENTS = (
+    "evaluation.gradient_noise: 'preconditioned' needs an optimizer with second moments of all gradients, as adam or "
+    "rmsprop. Found {optimizer}; remove the kind, or measure 'euclidean'."
+)
 
 ALL_NOISE_COLUMNS = frozenset({EXAMPLES_COLUMN, *(name for kind in NOISE_COLUMNS.values() for name in kind.names)})

@@ -13,6 +13,7 @@ from batchscale.spec.batch_sizes import FEWEST_AUTO
 from batchscale.spec.durations import MAX_MEASUREMENTS
 from batchscale.spec.experiment import Experiment, StopRule
 from batchscale.spec.goal import SPLITS, Goal
+from batchscale.spec.gradient_noise import NO_MOMENTS, WITHOUT_MOMENTS, NoiseKind
 from batchscale.spec.horizon_free import Branches
 from batchscale.spec.space import SearchSpace, check_bounds, check_value, replaced_names
 from batchscale.spec.workload_name import WorkloadName
@@ -102,6 +103,7 @@ def make_plan(experiment: Experiment, info: WorkloadInfo) -> Plan:
         SpecError: the experiment does not fit the workload.
     """
     _check_metrics(experiment, info)
+    _check_noise(experiment)
     experiment, info = _with_tokens(experiment, info)
     attempts = experiment.search.max_attempts
     if attempts is not None and attempts < experiment.trials:
@@ -115,6 +117,15 @@ def make_plan(experiment: Experiment, info: WorkloadInfo) -> Plan:
         raise SpecError(f"per_batch_size must name batch sizes of the experiment: {list(sizes)}. Found {size}.")
     _check_measurements(experiment, info, sizes)
     return Plan(experiment, tuple(_make_study(experiment, info, size) for size in sizes))
+
+
+def _check_noise(experiment: Experiment) -> None:
+    """Refuse what is known not to fit; an optimizer of the user's is known where it trains."""
+    kinds, workload = experiment.evaluation.gradient_noise, experiment.workload
+    if isinstance(kinds, bool) or NoiseKind.PRECONDITIONED not in kinds or workload.file is not None:
+        return
+    if workload.name.optimizer in WITHOUT_MOMENTS:
+        raise SpecError(NO_MOMENTS.format(optimizer=workload.name.optimizer))
 
 
 def _check_adaptive(experiment: Experiment, sizes: Sequence[int]) -> None:

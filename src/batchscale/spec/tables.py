@@ -16,6 +16,7 @@ from batchscale.spec.adaptive import AUTO, FIRST_TRIALS, MOST_TRIALS, AdaptivePl
 from batchscale.spec.batch_sizes import MAX_BATCH_SIZE
 from batchscale.spec.durations import MAX_MEASUREMENTS, MAX_STEPS, Unit
 from batchscale.spec.experiment import DEFAULT_FILE_TIMEOUT_S, Algorithm, StopRule
+from batchscale.spec.gradient_noise import NoiseKind
 from batchscale.spec.tokens import MAX_TOKENS, MAX_TOKENS_PER_EXAMPLE
 
 Name = Annotated[str, Field(min_length=1, max_length=500)]
@@ -94,6 +95,14 @@ class ExamplesTable(_Table):
     """Of the test set."""
 
 
+def _check_noise(value: Any) -> Any:
+    if isinstance(value, bool) or (
+        isinstance(value, list) and value and all(item in list(NoiseKind) for item in value)
+    ):
+        return value
+    raise ValueError(f"must be true, false, or a list of kinds of {', '.join(NoiseKind)}")
+
+
 class EvaluationTable(_Table):
     """The steps at which trials are measured, the same for all trials of a study, and the examples."""
 
@@ -107,9 +116,10 @@ class EvaluationTable(_Table):
     """The share of the step budget before which only step 0 is measured."""
     examples: ExamplesTable = ExamplesTable()
     """The number of examples of each split to measure."""
-    gradient_noise: (
-        bool | Annotated[list[Literal["euclidean", "preconditioned", "sign", "spectral"]], Field(min_length=1)]
-    ) = False
+    gradient_noise: Annotated[
+        bool | Annotated[list[Literal["euclidean", "preconditioned", "sign", "spectral"]], Field(min_length=1)],
+        BeforeValidator(_check_noise),
+    ] = False
     """Measure the [gradient noise scale](noise-scale.md) too: true, or the kinds: `["euclidean", "sign"]`."""
 
 
