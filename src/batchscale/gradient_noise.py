@@ -10,7 +10,8 @@ at least two parts: backward passes that accumulate, or processes of Distributed
 The noise scale is tr Σ / |G|²: G is the gradient of the mean loss, Σ the covariance of the gradients of single examples
 (McCandlish et al., 2018). A hook on every parameter reads the norm of each part's own gradient, before it is added to
 others and before DDP averages it; `step` reads the norm of the whole batch's. docs/noise-scale.md has the formulas.
-Python 3.10 or later.
+Not measured here: sharded parameters (FSDP, tensor parallelism), and norms of signs and of singular values, which need
+copies of all gradients (batchscale's own engine has them). Python 3.10 or later.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from torch import distributed, nn
 
 MAX_BLOCKS = 1024
 MIN_BLOCKS = 5
+_SHARDED = ("FSDP", "FullyShardedDataParallel")
 _Z = 1.959963984540054  # the normal quantile of a 95 % interval
 
 
@@ -56,9 +58,19 @@ class GradientNoise:
         model: The module, or its wrapper by DistributedDataParallel; parameters that are frozen are left out.
         optimizer: An Adam of PyTorch, to measure norms in the scale 1 / (√v + ε) of its second moments v as well.
         block_steps: The steps that are averaged before steps count as independent of each other.
+
+    Raises:
+        ValueError: Parameters are sharded.
     """
 
     def __init__(self, model: nn.Module, optimizer: Any = None, block_steps: int = 16) -> None:
+        names = {type(module).__name__ for module in model.modules() if type(module).__name__.startswith(_SHARDED)}
+        names |= {type(p).__name__ for p in model.parameters() if hasattr(p, "placements")}  # DTensor
+        if names:
+            raise ValueError(
+                "GradientNoise needs whole gradients in every process, as DistributedDataParallel has them. Found "
+                f"sharded parameters ({', '.join(sorted(names))}): measure a training of the same model without them."
+            )
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._optimizer, self._block_steps = optimizer, block_steps
         groups = [] if optimizer is None else optimizer.param_groups
@@ -94,7 +106,7 @@ class GradientNoise:
         if not parts:
             raise ValueError(
                 "step needs gradients: no backward pass reached the model's parameters since the step before. Found "
-                "none; make GradientNoise from the model that is trained. Sharded parameters (FSDP) are not supported."
+                "none; make GradientNoise from the model that is trained, after it is wrapped."
             )
         scales = self._scales()
         gradients = [

@@ -229,6 +229,66 @@ def test_norms_in_the_scale_of_adam_are_those_of_single_examples(tmp_path):
     assert result["metrics"]["train/preconditioned_noise_trace"] == pytest.approx(trace, rel=1e-3)
 
 
+MIXED_PRECISION = """
+gradients = direct(range(32))
+small = [float(gradients[s : s + 8].mean(0).square().sum()) for s in range(0, 32, 8)]
+result = {"small": small, "big": float(gradients.mean(0).square().sum())}
+optimizer = torch.optim.SGD(model.parameters(), 0.0)
+for order in ("before", "after"):
+    noise = GradientNoise(model, block_steps=1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4096.0, growth_interval=2)  # the scale grows on the way
+    scales = []
+    for step in range(6):
+        optimizer.zero_grad()
+        for s in range(0, 32, 8):
+            loss = loss_of(model(x[s : s + 8]), y[s : s + 8]) / 4
+            scaler.scale(loss * (1e38 if step == 4 else 1)).backward()  # step 4 overflows
+        scales.append(scaler.get_scale())
+        if order == "after":
+            scaler.unscale_(optimizer)
+        noise.step(8, loss_scale=scaler.get_scale())
+        scaler.step(optimizer)
+        scaler.update()
+    result[order] = [noise.skipped_steps, noise.metrics(), noise.estimate().reason, scales]
+    noise.close()
+print(json.dumps(result))
+"""
+
+
+def test_with_a_grad_scaler_norms_are_those_of_single_examples_and_overflows_are_left_out(tmp_path):
+    result = run(tmp_path, MIXED_PRECISION)
+    signal, trace = split_norms(np.mean(result["small"]), np.array(result["big"]), 8, 32)
+    skipped, metrics, _, scales = result["before"]
+    assert skipped == 1 and len(set(scales)) > 1
+    assert metrics["train/gradient_norm_squared"] == pytest.approx(signal, rel=1e-4)
+    assert metrics["train/gradient_noise_trace"] == pytest.approx(trace, rel=1e-4)
+    assert "not consistent" in result["after"][2]  # unscaled between the parts and the batch
+
+
+SHARDED = """
+from torch import distributed
+from torch.distributed.fsdp import fully_shard, FullyShardedDataParallel
+distributed.init_process_group("gloo")
+answers = []
+for wrap in (fully_shard, lambda net: FullyShardedDataParallel(net, device_id=torch.device("cpu"))):
+    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    try:
+        GradientNoise(wrap(net))
+    except ValueError as error:
+        answers.append(str(error))
+if distributed.get_rank() == 0:
+    print(json.dumps(answers))
+distributed.destroy_process_group()
+"""
+
+
+def test_sharded_parameters_are_refused_at_the_start(tmp_path):
+    answers = run(tmp_path, SHARDED, processes=2)
+    assert len(answers) == 2
+    assert "sharded parameters (DTensor, FSDPSequential)" in answers[0]
+    assert "sharded parameters (FullyShardedDataParallel)" in answers[1]
+
+
 REFUSED = """
 answers = {}
 noise = GradientNoise(model, block_steps=1)
