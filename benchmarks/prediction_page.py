@@ -27,6 +27,7 @@ PREDICTED_SCHEMA = {
     "case": pl.String, "method": pl.String, "b_crit": pl.Float64, "low": pl.Float64, "high": pl.Float64,
     "trial_steps": pl.Int64, "examples": pl.Int64, "reason": pl.String,
 }  # fmt: skip
+HELD_OUT = "held_out_"  # begins the names of cases that were chosen after all rules were fixed
 BAND = 2.0  # a prediction within this factor is close
 SIZE = PanelSize(460, 380)
 
@@ -53,17 +54,19 @@ def write_page(measured: pl.DataFrame, predicted: pl.DataFrame) -> None:
 
 
 def join(measured: pl.DataFrame, predicted: pl.DataFrame) -> pl.DataFrame:
-    """Return the predictions with the measured size, the error factor, the share of its cost, and if it is inside."""
+    """Return the predictions with the measured size, the error factor, the share of its cost, and if intervals overlap.
+
+    ``overlaps`` is null for a prediction without a value or without an interval.
+    """
     joined = predicted.join(measured, on="case", suffix="_measured", maintain_order="left")
     ratio = pl.col("b_crit") / pl.col("b_crit_measured")
-    alone = pl.col("low").is_null() & pl.col("high").is_null()  # a value without any bound counts as a point
-    low = pl.when(alone).then("b_crit").otherwise(pl.col("low").fill_null(0))
-    high = pl.when(alone).then("b_crit").otherwise(pl.col("high").fill_null(math.inf))
+    low, high = pl.col("low").fill_null(0), pl.col("high").fill_null(math.inf)
     overlaps = (low <= pl.col("high_measured").fill_null(math.inf)) & (high >= pl.col("low_measured").fill_null(0))
+    bounded = pl.col("b_crit").is_not_null() & (pl.col("low").is_not_null() | pl.col("high").is_not_null())
     return joined.with_columns(
         pl.max_horizontal(ratio, 1 / ratio).alias("factor"),
         (pl.col("trial_steps") / pl.col("trial_steps_measured")).alias("cost"),
-        (overlaps & pl.col("b_crit").is_not_null()).alias("agrees"),
+        pl.when(bounded).then(overlaps).alias("overlaps"),
     )
 
 
@@ -94,18 +97,23 @@ def prediction_table(joined: pl.DataFrame) -> Iterator[str]:
         interval = span_text(row["low"], row["high"], _two)
         value = f"{rounded_text(row['b_crit'], 2)}{f' ({interval})' if interval else ''}"
         factor = "" if row["factor"] is None else f"{row['factor']:.1f}"
-        agrees = "yes" if row["agrees"] else "no"
-        yield f"| {row['case']} | {measured} | {row['method']} | {value} | {factor} | {agrees} | {cost} |"
+        overlaps = {True: "yes", False: "no", None: "no interval"}[row["overlaps"]]
+        yield f"| {row['case']} | {measured} | {row['method']} | {value} | {factor} | {overlaps} | {cost} |"
 
 
 def method_table(joined: pl.DataFrame) -> Iterator[str]:
-    """Yield the table of methods: how often each predicts, how close, at which cost."""
-    yield "| method | cases | resolved | within factor 2 | median factor | worst | intervals overlap | median cost |"
-    yield "|---|---:|---:|---:|---:|---:|---:|---:|"
+    """Yield the table of methods: how often each predicts, how close, at which cost, and the factors held out."""
+    yield (
+        "| method | cases | resolved | within factor 2 | median factor | worst | intervals overlap | median cost | "
+        "factors of held-out cases |"
+    )
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|---|"
     for (method,), rows in joined.group_by("method", maintain_order=True):
         known = rows.filter(pl.col("factor").is_not_null())
         close = known.filter(pl.col("factor") <= BAND)
         median, worst = known["factor"].median(), known["factor"].max()
+        bounded = known["overlaps"].count()
+        held_out = rows.filter(pl.col("case").str.starts_with(HELD_OUT))["factor"]
         cells = [
             method,
             len(rows),
@@ -113,8 +121,9 @@ def method_table(joined: pl.DataFrame) -> Iterator[str]:
             len(close),
             "" if median is None else f"{median:.1f}",
             "" if worst is None else f"{worst:.1f}",
-            int(known["agrees"].sum()),
+            f"{known['overlaps'].sum()} of {bounded}" if bounded else "no interval",
             percent_text(float(np.median(rows["cost"].drop_nulls()))),
+            ", ".join("none" if factor is None else f"{factor:.1f}" for factor in held_out),
         ]
         yield f"| {' | '.join(map(str, cells))} |"
 

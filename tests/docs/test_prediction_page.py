@@ -28,13 +28,13 @@ def test_factors_costs_and_overlaps():
     """Twice too small and twice too large are the same error; intervals that touch agree."""
     measured = {"case": ["a"], "b_crit": [100.0], "low": [80.0], "high": [120.0], "trial_steps": [1000]}
     predicted = {
-        "case": ["a", "a", "a"],
-        "b_crit": [50.0, 200.0, None],
-        "low": [40.0, 120.0, None],
-        "high": [79.0, None, None],
-        "trial_steps": [10, 0, 100],
+        "case": ["a", "a", "a", "a"],
+        "b_crit": [50.0, 200.0, None, 100.0],
+        "low": [40.0, 120.0, None, None],
+        "high": [79.0, None, None, None],
+        "trial_steps": [10, 0, 100, 0],
     }
     joined = prediction_page.join(pl.DataFrame(measured), pl.DataFrame(predicted))
-    assert joined["factor"].to_list() == pytest.approx([2.0, 2.0, None])
-    assert joined["agrees"].to_list() == [False, True, False]
-    assert joined["cost"].to_list() == [0.01, 0.0, 0.1]
+    assert joined["factor"].to_list() == pytest.approx([2.0, 2.0, None, 1.0])
+    assert joined["overlaps"].to_list() == [False, True, None, None]  # no interval: nothing to overlap
+    assert joined["cost"].to_list() == [0.01, 0.0, 0.1, 0.0]
