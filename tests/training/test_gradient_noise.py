@@ -20,6 +20,7 @@ from batchscale.noisy_quadratic.problem import NoisyQuadratic
 from batchscale.prediction.noise_scale import estimate_noise_scale, read_series
 from batchscale.spec.durations import EvaluationPlan
 from batchscale.spec.experiment import WorkloadSpec
+from batchscale.spec.goal import Goal
 from batchscale.spec.gradient_noise import EXAMPLES_COLUMN, NOISE_COLUMNS, WITHOUT_MOMENTS, NoiseKind
 from batchscale.spec.workload_name import WorkloadName
 from batchscale.training.devices import choose_devices
@@ -250,7 +251,7 @@ def test_the_noisy_quadratic_has_the_noise_scale_of_its_closed_form(batch_size):
         WorkloadName("noisy_quadratic", "quadratic", "sgd"), dataset_options={"dimension": 30, "noise": 0.5}
     )
     workload = get_workload(spec, None)
-    study = replace(make_study(workload, batch_size, 512 * 100, 512), goal=None)
+    study = replace(make_study(workload, batch_size, 512 * 100, 512), goal=Goal.parse("val/loss < 0"))
     plan = EvaluationPlan(examples={"val": 1}, gradient_noise=True)
     engine = StudyEngine(workload, study, plan, EngineSettings(population=1))
     task = TrialTask(0, {"learning_rate": 1e-12}, seed=1, until_step=512 * 100, from_step=-1)  # stays at its start

@@ -147,6 +147,10 @@ class NoiseProgram:
         """The columns that are measured."""
         return (*(name for kind in self._kinds for name in NOISE_COLUMNS[kind].names), EXAMPLES_COLUMN)
 
+    def is_measured(self, step: int) -> bool:
+        """Return True if the noise is measured at a step."""
+        return step in self._counts
+
     def measure(self, population: TrialState, slot: int, step: int) -> dict[str, float]:
         """Return the columns of the trial in a slot; NaN at a step at which the noise is not measured."""
         count = self._counts.get(step)

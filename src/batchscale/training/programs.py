@@ -1,5 +1,6 @@
 """The compiled programs of a study with the data they run on: init, advance with or without measurements, evaluate."""
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
@@ -44,7 +45,7 @@ class Programs:
         self.shared = shared = share_programs(workload, study, plan, settings)
         self.devices, self.names, self.template = shared.devices, shared.names, shared.template
         self._require_examples(workload.dataset)
-        plain = not (study.half_lives or study.branches or plan.gradient_noise or shared.fed)
+        plain = not (study.half_lives or study.branches or shared.fed)
         self.measures_inside = plain and shared.sets.all_on_device and not (self.devices.several or self.devices.exact)
         self._timed: dict[int, Any] = {}  # by slots: a program that was timed is not made again
         # exact sums are those of a trial alone: mapped over a population, products are taken in other ways
@@ -145,6 +146,15 @@ class Programs:
         if not self.measures_inside:
             return cast(Advance, self._trainer)
         return make_advance(self._workload, self._config, self.slots, self.devices)
+
+    @property
+    def empty_noise(self) -> dict[str, float]:
+        """The columns of gradient noise where it is not measured; none if it never is."""
+        return {} if self._noise is None else dict.fromkeys(self._noise.names, math.nan)
+
+    def has_noise(self, step: int) -> bool:
+        """Return True if the gradient noise is measured at a step."""
+        return self._noise is not None and self._noise.is_measured(step)
 
     def measure_noise(self, population: TrialState, slot: int, step: int) -> dict[str, float]:
         """Return the columns of gradient noise of the trial in a slot; nothing if they are not measured."""

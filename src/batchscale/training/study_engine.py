@@ -16,6 +16,7 @@ from batchscale.errors import SpecError, suggest_names
 from batchscale.records.metadata.trial import Hardware
 from batchscale.spec.durations import EvaluationPlan
 from batchscale.spec.goal import Goal
+from batchscale.spec.gradient_noise import EXAMPLES_COLUMN
 from batchscale.spec.horizon_free import HALF_LIFE
 from batchscale.spec.plan import Study
 from batchscale.spec.space import convert_half_lives
@@ -251,6 +252,7 @@ class StudyEngine:
                 if self._programs.measures_inside:
                     stops = {self._population.slot_of(trial.trial_id): [trial.step] for trial in due}
                     self._train_and_measure(running, {}, stops, 0, None)
+                    self._add_noise(due)
                 else:
                     self._evaluate(due, running)
         for entry in running.values():
@@ -318,13 +320,24 @@ class StudyEngine:
             slot, step, last = self._population.slot_of(entry.trial.trial_id), entry.trial.step, entry.task.until_step
             first = bisect_right(self._evaluation_steps, step)
             ahead = [stop for stop in self._evaluation_steps[first : first + max(1, most)] if stop <= last]
-            stops[slot] = ahead[:most]
-            until[slot] = ahead[-1] if len(ahead) == max(1, most) else last
+            noise = next((place for place, stop in enumerate(ahead, 1) if self._programs.has_noise(stop)), None)
+            stops[slot] = ahead[:noise][:most]
+            until[slot] = ahead[:noise][-1] if noise or len(ahead) == max(1, most) else last
             longest = max(longest, until[slot] - step)
         num_steps = self._stopwatch.bound(longest, CHUNK_S)
         self._report(Activity.TRAINING, running)
         with self._stopwatch.stepping(num_steps, len(running)) as work:
             work.steps, work.evaluations = self._train_and_measure(running, until, stops, num_steps, goal)
+        with self._stopwatch.compiling():
+            self._add_noise([entry.trial for entry in running.values()])
+
+    def _add_noise(self, trials: Sequence[Trial]) -> None:
+        """Measure the gradient noise of trials whose other measurements of this step are new."""
+        for trial in trials:
+            row = dict(trial.rows.get(trial.step, {}))
+            if self._programs.has_noise(trial.step) and np.isnan(row.get(EXAMPLES_COLUMN, 0.0)):
+                slot = self._population.slot_of(trial.trial_id)
+                trial.rows[trial.step] = row | self._programs.measure_noise(self._population.state, slot, trial.step)
 
     def _train_and_measure(
         self,
@@ -344,13 +357,13 @@ class StudyEngine:
             goal,
         )
         self._population.state, result = self._programs.train_and_measure(self._population.state, chunk)
-        steps, diverged, counts = result.slots.tolist()
+        (steps, diverged, counts), empty_noise = result.slots.tolist(), self._programs.empty_noise
         for entry in running.values():
             slot = self._population.slot_of(entry.trial.trial_id)
             entry.trial.update(steps[slot], diverged[slot])
             for number, stop in enumerate(stops.get(slot, ())[: counts[slot]]):
                 values = result.values[:, slot, number].tolist()
-                entry.trial.rows[stop] = dict(zip(self._programs.metrics, values, strict=True))
+                entry.trial.rows[stop] = dict(zip(self._programs.metrics, values, strict=True)) | empty_noise
         return int(result.num_steps), sum(counts)
 
     def _report(self, activity: Activity, running: dict[int, _Running]) -> None:
