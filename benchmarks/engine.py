@@ -1,6 +1,7 @@
 """The engine against PyTorch: the same models on the same machine in one run, contestants taking turns.
 
     make bench      or      python benchmarks/engine.py [--json FILE] [--cases fc_1024,…] [--batch-sizes 1,8]
+                                                        [--max-isa AVX2] [--no-compile] [--torch-python PYTHON]
 
 Each contestant has one process per core (two at most), all pinned to their core and single-threaded, measured at the
 same time. What is measured is the processor time of a training step of one trial, so that other work on the machine
@@ -20,15 +21,26 @@ from typing import Any
 from engine_cases import BATCH_SIZES, CASES
 
 HERE = Path(__file__).parent
+AVX2 = {
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "OPENBLAS_CORETYPE": "Haswell",
+}
+"""The variables that limit PyTorch and numpy to an older processor's instructions, as XLA's flag limits the engine."""
 
 
 class Process:
     """A contestant's process on one core."""
 
-    def __init__(self, python: str, script: str, core: int) -> None:
+    def __init__(self, python: str, script: str, core: int, max_isa: str | None = None) -> None:
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip()
-        environment = os.environ | threads | {"XLA_FLAGS": flags, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+        environment = os.environ | threads | {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+        if max_isa == "AVX2":
+            flags += " --xla_cpu_max_isa=AVX2"
+            environment |= AVX2
+        environment["XLA_FLAGS"] = flags
         self._process = subprocess.Popen(
             [python, str(HERE / script), str(core)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, text=True, env=environment,
@@ -104,6 +116,15 @@ def show(rows: list[dict[str, Any]], machine: dict[str, float]) -> None:
         print("| " + " | ".join(cells) + " |")
 
 
+def write(
+    path: Path | None, machine: dict[str, float], torch: str | None, max_isa: str | None, rows: list[Any]
+) -> None:
+    """Write the measurements so far, so that an interrupted run leaves what it has."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"machine": machine, "torch": torch, "max_isa": max_isa, "rows": rows}, indent=1))
+
+
 def main() -> None:
     """Run the benchmark and print its table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -114,18 +135,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    parser.add_argument("--max-isa", choices=["AVX2"], help="limit all contestants to these instructions")
     given = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))[:2]
-    engine = [Process(sys.executable, "engine_worker.py", core) for core in cores]
+    engine = [Process(sys.executable, "engine_worker.py", core, given.max_isa) for core in cores]
     groups: dict[str, Any] = {"engine": (engine, {})}
     torch_version = find_torch(given.torch_python)
     if torch_version is None:
         print("PyTorch is not installed here, so the engine runs alone: pip install torch==2.13.0", file=sys.stderr)
     else:
-        torch = [Process(given.torch_python, "torch_worker.py", core) for core in cores]
+        torch = [Process(given.torch_python, "torch_worker.py", core, given.max_isa) for core in cores]
         groups["eager"] = (torch, {})
         if not given.no_compile:
-            compiled = [Process(given.torch_python, "torch_worker.py", core) for core in cores]
+            compiled = [Process(given.torch_python, "torch_worker.py", core, given.max_isa) for core in cores]
             groups["compiled"] = (compiled, {"compiled": True})
     machine = {
         key: max(found[key] for found in ask_all(engine, {"machine": True})) for key in ("gemm_flops", "bandwidth")
@@ -135,6 +157,7 @@ def main() -> None:
         for batch_size in map(int, given.batch_sizes.split(",")):
             rows.append(compare(groups, name, batch_size, given.rounds, given.seconds))
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+            write(given.json, machine, torch_version, given.max_isa, rows)
     for processes, _ in groups.values():
         for process in processes:
             process.close()
@@ -142,9 +165,7 @@ def main() -> None:
           f"{machine['gemm_flops'] / 1e9:.0f} GFLOP/s and {machine['bandwidth'] / 1e9:.0f} GB/s per core, "
           f"PyTorch {torch_version}")  # fmt: skip
     show(rows, machine)
-    if given.json:
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        given.json.write_text(json.dumps({"machine": machine, "torch": torch_version, "rows": rows}, indent=1))
+    write(given.json, machine, torch_version, given.max_isa, rows)
 
 
 if __name__ == "__main__":
