@@ -123,8 +123,8 @@ def test_without_a_resolved_noise_scale_sizes_are_spread(tmp_path):
 def test_the_noise_scale_of_real_trials_is_near_the_critical_batch_size(tmp_path):
     """The noisy quadratic with 100 coordinates of curvature 1/i: its noise scale near the goal is tens of examples."""
     text = (
-        'goal = "val/loss < 0.1"\nworkload = "noisy_quadratic/quadratic/sgd"\nbatch_sizes = [4]\ntrials = 8\n'
-        'finishers = 2\n[budget]\nsteps = 4000\n[evaluation]\ncount = 100\nspacing = "log"\ngradient_noise = true\n'
+        'goal = "val/loss < 0.1"\nworkload = "noisy_quadratic/quadratic/sgd"\nbatch_sizes = [4]\ntrials = 24\n'
+        'finishers = 8\n[budget]\nsteps = 4000\n[evaluation]\ncount = 100\nspacing = "log"\ngradient_noise = true\n'
     )
     plan = make_checked_plan(parse_experiment(text), None)
     run_plan(plan, tmp_path, RunSettings("inline"))
@@ -132,4 +132,4 @@ def test_the_noise_scale_of_real_trials_is_near_the_critical_batch_size(tmp_path
     adaptive = replace(plan.experiment, adaptive=AdaptivePlan())
     value, name = noise_start(replace(plan, experiment=adaptive, studies=sizes), read_tree(tmp_path))
     assert 5 < value < 200
-    assert name == ("the critical batch size predicted by noise_scale_euclidean, measured in 2 trials at batch size 4")
+    assert name == ("the critical batch size predicted by noise_scale_euclidean, measured in 8 trials at batch size 4")

@@ -66,7 +66,7 @@ def factor_text(log_factor: float) -> str:
     """Return a factor in words.
 
     >>> factor_text(math.log(1.5)), factor_text(20.0)
-    ('a factor of 1.5', 'a factor of over 1,000')
+    ('a factor of 1.50', 'a factor of over 1,000')
     """
     factor = math.exp(min(log_factor, 100.0))
     return f"a factor of {times_text(factor)}" if factor < 1000 else "a factor of over 1,000"
