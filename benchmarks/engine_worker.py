@@ -22,10 +22,12 @@ def make_workload(case: Case) -> Any:
     shape = (case.num_examples, *case.shape)
     inputs = rng.integers(0, 256, shape).astype(np.int32 if words else np.uint8)
     labels = np.roll(inputs, -1, axis=1) if words else rng.integers(0, 10, case.num_examples).astype(np.int32)
-    split = ArraySplit({"inputs": inputs, "labels": labels})
+    arrays = {"inputs": inputs, "labels": labels}
+    of_tokens = dict.fromkeys(("mask", "bytes"), np.ones(shape, np.float32)) if words else {}  # for the metrics alone
+    train, val = ArraySplit(arrays), ArraySplit(arrays | of_tokens)
     prepare = (lambda batch: batch) if words else _scale
     dataset = Dataset(
-        "bench", {"train": split, "val": split}, prepare, case.shape, inputs.dtype if words else np.float32,
+        "bench", {"train": train, "val": val}, prepare, case.shape, inputs.dtype if words else np.float32,
         case.num_outputs,
     )  # fmt: skip
     options: dict[str, Any] = {"dropout": case.dropout}
