@@ -232,12 +232,14 @@ def test_the_batch_script_passes_a_signal_on_and_returns_the_exit_code(folder, t
     (tmp_path / "train.sh").write_text("trap 'exit 75' TERM\ntouch started\nwhile :; do sleep 0.05; done\n")
     (tmp_path / "scontrol").write_text('#!/bin/sh\necho "$@" > requeued\n')
     (tmp_path / "scontrol").chmod(0o755)
+    # the signal comes when the launcher is ready and bash has not yet read the next line
+    (tmp_path / "debug.sh").write_text(
+        "trap 'case \"$BASH_COMMAND\" in first=*) until [ -e started ]; do sleep 0.01; done; kill $$; esac' DEBUG\n"
+    )
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_ID": "7"}
-    with subprocess.Popen(["bash", "job.sbatch"], cwd=tmp_path, env=environment) as process:
-        while not (tmp_path / "started").exists():
-            assert process.poll() is None
-        process.terminate()
-        assert process.wait(30) == 75
+    environment["BASH_ENV"] = str(tmp_path / "debug.sh")
+    job = subprocess.run(["bash", "job.sbatch"], cwd=tmp_path, env=environment, timeout=30, check=False)
+    assert job.returncode == 75
     assert (tmp_path / "requeued").read_text() == "requeue 7\n"
 
 

@@ -64,10 +64,10 @@ srun --kill-on-bad-exit=1 sh "$SLURM_SUBMIT_DIR/{LAUNCHER}"
 code=$?"""
 
 _SLURM_ON_FIRST_NODE = f"""\
-# The script's launcher starts the other nodes. A signal of SLURM is passed on to it.
+# The script's launcher starts the other nodes. A signal of SLURM is passed on to it, or ends the job before it.
+trap 'if [ -n "${{!:-}}" ]; then kill -TERM "$!" 2>/dev/null; else exit 143; fi' TERM
 sh "$SLURM_SUBMIT_DIR/{LAUNCHER}" &
 first=$!
-trap 'kill -TERM "$first" 2>/dev/null' TERM
 code=0
 wait "$first" || code=$?
 while kill -0 "$first" 2>/dev/null; do code=0; wait "$first" || code=$?; done"""
