@@ -102,6 +102,23 @@ def test_a_command_loads_neither_the_others_nor_libraries_that_it_does_not_need(
     assert loaded_by(code) & HEAVY == {"polars", "numpy", "pydantic"}
 
 
+def test_a_fixed_experiment_runs_without_predictions_and_leaves_training_to_its_worker(tmp_path):
+    file = tmp_path / "experiment.toml"
+    file.write_text(
+        'goal = "val/loss < 0.5"\nbatch_sizes = [4]\ntrials = 1\nsearch = { repeats = 0 }\nbudget = { steps = 4 }\n'
+        "evaluation = { count = 2 }\n"
+        '[workload]\ndataset = "noisy_quadratic"\nmodel = "quadratic"\noptimizer = "sgd"\n'
+    )
+    code = (
+        "import contextlib, sys\nfrom batchscale.cli.app import main\n"
+        f"sys.argv = ['batchscale', 'run', {str(file)!r}, '--out', {str(tmp_path / 'out')!r}, '--workers', '1', '-q']\n"
+        "with contextlib.suppress(SystemExit):\n    main()\n"
+        "assert not {'batchscale.adaptive.rounds', 'batchscale.prediction.branched'} & set(sys.modules)"
+    )
+    assert loaded_by(code) & HEAVY == {"polars", "numpy", "pydantic"}
+    assert (tmp_path / "out/noisy_quadratic/quadratic/sgd/4/1").is_dir()
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_alone_is_the_command_among_all(name):
     alone, among = (run_app(make_app(only), name) for only in (name, None))

@@ -3,9 +3,13 @@
 import re
 import subprocess
 import sys
+import threading
+import time
+
+import filelock
 
 from batchscale import machine
-from batchscale.training.compilation import compile_count, machine_id
+from batchscale.training.compilation import compile_count, compile_in_turn, machine_id
 from batchscale.training.study_engine import TrialTask
 from batchscale.workloads.cache import cache_folder
 
@@ -96,3 +100,28 @@ def test_the_name_of_a_machine_follows_its_processor_and_jax_and_not_its_load(mo
     assert named("model name\t: B\nflags\t: avx2\n") != one
     monkeypatch.setattr("jax.__version__", "0.0.0")
     assert named("model name\t: A\nflags\t: avx2\n") != one
+
+
+def test_a_program_is_compiled_in_turn_at_its_first_call_only(monkeypatch, tmp_path):
+    monkeypatch.setenv("BATCHSCALE_CACHE", str(tmp_path / "new"))
+    events = []
+    program = compile_in_turn(lambda value: events.append(value) or value)
+    other = filelock.FileLock(tmp_path / "new" / "xla" / f"{machine_id()}.lock")
+    other.acquire()
+    first = threading.Thread(target=program, args=("first",))
+    first.start()
+    time.sleep(0.2)
+    assert not events, "another process compiles"
+    other.release()
+    first.join(10)
+    with other:
+        assert program("second") == "second"
+    assert events == ["first", "second"]
+
+
+def test_a_process_that_holds_the_lock_for_long_delays_no_other_for_ever(monkeypatch, tmp_path):
+    monkeypatch.setenv("BATCHSCALE_CACHE", str(tmp_path))
+    monkeypatch.setattr("batchscale.training.compilation.COMPILE_WAIT_S", 0.1)
+    (tmp_path / "xla").mkdir()
+    with filelock.FileLock(tmp_path / "xla" / f"{machine_id()}.lock"):
+        assert compile_in_turn(lambda: "compiled")() == "compiled"

@@ -34,8 +34,6 @@ def run_with_progress(
     on_change: "Callable[[RunStatus], None]" = lambda _run_status: None,
 ) -> "RunOutcome":
     """Run a plan and display its progress on standard error; ``on_change`` gets every status too."""
-    from batchscale.adaptive.rounds import run_experiment
-
     display = make_display(quiet)
 
     def show(run_status: "RunStatus") -> None:
@@ -43,6 +41,12 @@ def run_with_progress(
         on_change(run_status)
 
     try:
+        if plan.experiment.adaptive is None:  # without the half second that loading the predictions takes
+            from batchscale.run.session import run_plan
+
+            return run_plan(plan, out, settings, show, stop)
+        from batchscale.adaptive.rounds import run_experiment
+
         return run_experiment(plan, out, settings, show, stop)
     finally:
         display.close()

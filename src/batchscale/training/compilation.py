@@ -6,11 +6,12 @@ Nothing happens at import; ``use_compilation_cache`` is called when an engine is
 import hashlib
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
-import filelock  # noqa: F401 - without it JAX stores nothing in a cache of limited size, and reports nothing
+import filelock  # JAX too needs it: otherwise it stores nothing in a cache of limited size, and reports nothing
 import jax
 import jax.monitoring
 
@@ -19,6 +20,11 @@ from batchscale.workloads.cache import cached
 
 _COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
 MAX_CACHE_BYTES = 4 * 2**30
+COMPILE_WAIT_S = 60.0
+"""The longest wait for another process that compiles the same program."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def machine_id() -> str:
@@ -37,6 +43,32 @@ def use_compilation_cache() -> None:
     update("jax_persistent_cache_min_compile_time_secs", 0.0)
     update("jax_persistent_cache_min_entry_size_bytes", 0)
     update("jax_compilation_cache_max_size", MAX_CACHE_BYTES)
+
+
+def compile_in_turn(program: Callable[P, R]) -> Callable[P, R]:
+    """Return a compiled program whose first call waits for that of other processes: it then loads what they compiled.
+
+    For a program that several workers need at about the same time.
+    """
+    is_compiled = False
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        nonlocal is_compiled
+        if is_compiled:
+            return program(*args, **kwargs)
+        path = cached("xla", f"{machine_id()}.lock", grows=True)
+        lock = filelock.FileLock(path, timeout=COMPILE_WAIT_S)
+        with suppress(filelock.Timeout, OSError):  # then it compiles on its own
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        try:
+            result = program(*args, **kwargs)
+        finally:
+            lock.release()
+        is_compiled = True
+        return result
+
+    return call
 
 
 @dataclass

@@ -80,7 +80,7 @@ class Devices:
     def replicate(self, tree: Any) -> Any:
         """Return the arrays on every device."""
         if self._mesh is None:
-            return jax.tree.map(jax.numpy.asarray, tree)
+            return jax.device_put(tree, may_alias=False)  # jnp.asarray would compile a program for each shape
         return jax.tree.map(lambda leaf: self.lay_out(np.asarray(leaf), EVERYWHERE), tree)
 
     def lay_out(self, values: NDArray[Any], spec: PartitionSpec) -> jax.Array:

@@ -9,12 +9,13 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 from batchscale.spec.durations import EvaluationPlan
 from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study
 from batchscale.training.branches import make_fork, make_join, on_trunk
+from batchscale.training.compilation import compile_in_turn
 from batchscale.training.devices import choose_devices
 from batchscale.training.evaluation import Evaluate, EvaluationSets, make_evaluate
 from batchscale.training.loop import StepConfig, make_enter
@@ -58,8 +59,8 @@ class SharedPrograms:
 
     def init(self, seed: int, metaparameters: Mapping[str, float]) -> TrialState:
         """Return the state of a trial before its first step."""
-        values = {name: jnp.float32(value) for name, value in metaparameters.items()}
-        state: TrialState = self._init(jnp.uint32(seed % 2**32), values, self._probe)
+        values = {name: np.float32(value) for name, value in metaparameters.items()}
+        state: TrialState = self._init(np.uint32(seed % 2**32), values, self._probe)
         return state
 
     def evaluate_program(self, slots: int) -> Evaluate:
@@ -75,7 +76,7 @@ class SharedPrograms:
             return make()
         key = replace(config, batch_size=0), slots, goal.metric, goal.maximize
         if key not in self._measured_advances:
-            self._measured_advances[key] = make()
+            self._measured_advances[key] = compile_in_turn(make())
         return self._measured_advances[key]
 
 

@@ -57,7 +57,8 @@ def example_bytes(workload: Workload, example: Batch) -> int:
     The backward pass keeps some of them and makes one gradient of the same size each.
     """
     multiple = workload.model.microbatch_multiple
-    params, state = jax.eval_shape(workload.model.init, jax.random.key(0))
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    params, state = jax.eval_shape(workload.model.init, key)
 
     def total(count: int) -> int:
         # stands for any number of examples without holding them
@@ -71,7 +72,7 @@ def example_bytes(workload: Workload, example: Batch) -> int:
             return workload.model.apply(params, state, prepared["inputs"], train=True, key=key)
 
         with ordinary_products():  # other forms have more values, but only of a few examples at a time
-            return _sum_sizes(jax.make_jaxpr(forward)(params, state, batch, jax.random.key(0)).jaxpr)
+            return _sum_sizes(jax.make_jaxpr(forward)(params, state, batch, key).jaxpr)
 
     return max(1, 2 * (total(2 * multiple) - total(multiple)) // multiple)
 

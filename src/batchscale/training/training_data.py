@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -66,7 +65,7 @@ def place_training_data(dataset: Dataset, devices: Devices) -> Batch:
 def make_probe(dataset: Dataset) -> Batch:
     """Return a fixed sample of stored training examples, for the loss at the start of a trial."""
     sample = read_sample(dataset.splits["train"], PROBE_EXAMPLES, seed=0)
-    return {name: jnp.asarray(values) for name, values in sample.items()}
+    return {name: jax.device_put(values) for name, values in sample.items()}
 
 
 def evaluated_counts(dataset: Dataset, plan: EvaluationPlan) -> dict[str, int]:
