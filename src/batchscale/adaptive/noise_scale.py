@@ -19,7 +19,7 @@ from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, Spacing, Unit
 from batchscale.spec.experiment import StopRule
 from batchscale.spec.goal import Goal
-from batchscale.spec.gradient_noise import EXAMPLES_COLUMN
+from batchscale.spec.gradient_noise import EXAMPLES_COLUMN, FEWEST_STEPS
 from batchscale.spec.horizon_free import HALF_LIFE
 from batchscale.spec.space import SearchSpace
 from batchscale.spec.workload_name import WorkloadName
@@ -30,8 +30,8 @@ AT_GOAL = "_at_goal"
 """The ending of predictions from the last measurements alone, which are too few of several short trials."""
 MEASUREMENTS = 100
 """Up to the tuned trial's steps; the noise is measured at some of them."""
-NOISE_MEASUREMENTS, NOISE_EVERY, MOST_TRIALS = 32, 64, 8
-"""The wanted measurements of the noise, the steps between two of them, and the most trials for them."""
+NOISE_MEASUREMENTS, MOST_TRIALS = 32, 8
+"""The wanted measurements of the noise, and the most trials for them."""
 SLACK = 2
 """The step budget, as a multiple of the tuned trial's steps: another seed may take longer."""
 
@@ -51,7 +51,7 @@ def predict_noise_scale(preparation: Preparation) -> list[Prediction]:
     base = preparation.base
     fixed = {name: value for name, value in base.parameters.items() if name != HALF_LIFE}
     search = replace(small.search, space=SearchSpace(), fixed=fixed, per_batch_size={}, repeats=0)
-    trials = min(max(math.ceil(NOISE_MEASUREMENTS * NOISE_EVERY / base.steps), 1), MOST_TRIALS)
+    trials = min(max(math.ceil(NOISE_MEASUREMENTS * FEWEST_STEPS / base.steps), 1), MOST_TRIALS)
     evaluation = replace(small.evaluation, count=MEASUREMENTS * SLACK, spacing=Spacing.EVEN, start=0.0)
     experiment = replace(
         replace(small, evaluation=evaluation).with_gradient_noise(),

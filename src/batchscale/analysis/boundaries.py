@@ -32,7 +32,10 @@ def perfect_scaling_range(sizes: Array, steps: Array, level: float, tolerance: f
 
 
 def cheap_from(sizes: Array, steps: Array, reference: float, tolerance: float) -> float:
-    """Return the smallest size from which on, up to the reference, every S·B is within the tolerance of its own."""
+    """Return the smallest size that is cheap, with all sizes between it and the reference.
+
+    Cheap: its examples, steps times size, are within the tolerance of the reference's.
+    """
     at = int(np.searchsorted(sizes, reference))
     examples = sizes[: at + 1] * steps[: at + 1]
     dear = np.flatnonzero(examples > examples[-1] * (1 + tolerance) * (1 + 1e-12))

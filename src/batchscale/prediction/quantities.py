@@ -115,7 +115,7 @@ class SizeSpread(Spread):
         """Return the width of the range."""
         return log_width(self.values if left is None else self.values[left])
 
-    def widths(self, left: NDArray[np.bool_], truths: NDArray[np.intp]) -> Array:  # noqa: ARG002  part of the interface
+    def widths(self, left: NDArray[np.bool_], _truths: NDArray[np.intp]) -> Array:
         """Return the width of the range in each row, whatever law is true."""
         left = left & self.has_value
         high = np.where(left, self.values, -np.inf).max(axis=1)

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from batchscale.errors import SpecError, one_line
 from batchscale.spec.adaptive import AUTO, AdaptivePlan, finishers_of
+from batchscale.spec.adaptive_table import read_adaptive
 from batchscale.spec.batch_sizes import BatchSizes
 from batchscale.spec.durations import Budget, EvaluationPlan, Spacing, Unit
 from batchscale.spec.experiment import (
@@ -114,7 +115,7 @@ def _to_experiment(table: ExperimentTable, source: str, folder: Path) -> Experim
     batch_sizes: BatchSizes = part("batch_sizes", lambda: _to_batch_sizes(table.batch_sizes))
     is_auto = batch_sizes.auto is not None
     adaptive: AdaptivePlan | None = part(
-        "adaptive", lambda: table.to_adaptive(is_auto, lambda text: _to_path(text, folder, "a file", "a file"))
+        "adaptive", lambda: read_adaptive(table, is_auto, lambda text: _to_path(text, folder, "a file", "a file"))
     )
     if adaptive is not None and batch_sizes.auto is not None:
         batch_sizes = replace(batch_sizes, auto=(adaptive.smallest, adaptive.largest))

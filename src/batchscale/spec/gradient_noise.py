@@ -56,6 +56,9 @@ NOISE_COLUMNS: Mapping[NoiseKind, NoiseColumns] = {
     NoiseKind.SPECTRAL: NoiseColumns("train/spectral_norm_low", "train/spectral_noise", 2, "train/spectral_norm_high"),
 }
 
+FEWEST_STEPS = 64
+"""The fewest steps between two measurements of the noise."""
+
 NO_MOMENTS = (
     "evaluation.gradient_noise: 'preconditioned' needs an optimizer with second moments of all gradients, as adam or "
     "rmsprop. Found {optimizer}; remove the kind, or measure 'euclidean'."

@@ -17,7 +17,7 @@ import optax
 from numpy.typing import NDArray
 
 from batchscale.errors import SpecError
-from batchscale.spec.gradient_noise import EXAMPLES_COLUMN, NO_MOMENTS, NOISE_COLUMNS, NoiseKind
+from batchscale.spec.gradient_noise import EXAMPLES_COLUMN, FEWEST_STEPS, NO_MOMENTS, NOISE_COLUMNS, NoiseKind
 from batchscale.spec.plan import Study
 from batchscale.training.devices import AXIS, EVERYWHERE, Devices, add_up
 from batchscale.training.order import batch_indices, host_indices
@@ -26,8 +26,8 @@ from batchscale.training.training_data import example_seeds
 from batchscale.workloads.workload import ArraySplit, Batch, IndexedSplit, Params, SampledSplit, Workload
 
 PARTS_PER_BATCH = 2
-FEWEST_STEPS, MOST_STEPS, SHARE = 64, 512, 4
-"""The fewest steps between two measurements of the noise: a fourth of all steps so far, within 64 and 512.
+MOST_STEPS, SHARE = 512, 4
+"""Between two measurements of the noise lie a fourth of all steps so far, within ``FEWEST_STEPS`` and these.
 
 A call of the device costs as much as some small steps. Rare measurements of more examples are also better ones: the
 error of |G|² falls with the examples of a measurement, but only with the root of the number of measurements. The rule
