@@ -2,6 +2,7 @@
 
     make bench      or      python benchmarks/engine.py [--json FILE] [--cases fc_1024,…] [--batch-sizes 1,8]
                                                         [--max-isa AVX2] [--no-compile] [--torch-python PYTHON]
+                                                        [--before CHECKOUT]
 
 Each contestant has one process per core (two at most), all pinned to their core and single-threaded, measured at the
 same time. What is measured is the processor time of a training step of one trial, so that other work on the machine
@@ -9,11 +10,13 @@ lengthens it little; of several rounds, in which the contestants alternate, the 
 """
 
 import argparse
+import contextlib
 import json
 import os
 import platform
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,25 +34,29 @@ AVX2 = {
 
 
 class Process:
-    """A contestant's process on one core."""
+    """A contestant's process on one core; ``checkout`` is the folder of another version of batchscale, if it is one."""
 
-    def __init__(self, python: str, script: str, core: int, max_isa: str | None = None) -> None:
+    def __init__(
+        self, python: str, script: str, core: int, max_isa: str | None = None, checkout: Path = HERE.parent
+    ) -> None:
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip()
         environment = os.environ | threads | {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
         if max_isa == "AVX2":
             flags += " --xla_cpu_max_isa=AVX2"
-            environment |= AVX2
-        environment["XLA_FLAGS"] = flags
+            # programs of torch.compile that are stored for all instructions fail with fewer
+            environment |= AVX2 | {"TORCHINDUCTOR_CACHE_DIR": str(Path(tempfile.gettempdir()) / "inductor-avx2")}
+        environment |= {"XLA_FLAGS": flags, "PYTHONPATH": str(checkout / "src")}
         self._process = subprocess.Popen(
-            [python, str(HERE / script), str(core)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [python, str(checkout / "benchmarks" / script), str(core)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, text=True, env=environment,
         )  # fmt: skip
 
     def ask(self, request: dict[str, Any]) -> None:
         assert self._process.stdin
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # the process died, as its answer says
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
 
     def answer(self) -> dict[str, Any]:
         assert self._process.stdout
@@ -98,19 +105,19 @@ def compare(groups: dict[str, Any], name: str, batch_size: int, rounds: int, sec
 def show(rows: list[dict[str, Any]], machine: dict[str, float]) -> None:
     """The table, in Markdown."""
     print(
-        "\n| model | batch | population | engine, µs/step | eager PyTorch | torch.compile "
-        "| × eager | × compiled | roofline |"
+        "\n| model | batch size | before, µs per step | engine | eager PyTorch | torch.compile "
+        "| × before | × eager | × compiled | roofline |"
     )
-    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     for row in rows:
         ours = row.get("engine_step_s", float("nan"))
-        eager, compiled = (row.get(f"{label}_step_s") for label in ("eager", "compiled"))
+        before, *peers = (row.get(f"{label}_step_s") for label in ("before", "eager", "compiled"))
         bound = max(row.get("flops", 0) / machine["gemm_flops"], row.get("bytes", 0) / machine["bandwidth"])
         row["roofline"] = bound / ours
         cells = [
-            row["case"], str(row["batch_size"]), str(row.get("population", "")), f"{ours * 1e6:,.0f}",
-            *(f"{value * 1e6:,.0f}" if value else "–" for value in (eager, compiled)),
-            *(f"{value / ours:.1f}" if value else "–" for value in (eager, compiled)),
+            row["case"], str(row["batch_size"]),
+            *(f"{value * 1e6:,.0f}" if value else "–" for value in (before, ours, *peers)),
+            *(f"{value / ours:.1f}" if value else "–" for value in (before, *peers)),
             f"{100 * row['roofline']:.0f} %",
         ]  # fmt: skip
         print("| " + " | ".join(cells) + " |")
@@ -135,11 +142,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    parser.add_argument("--before", type=Path, help="a checkout of an older version, to be measured too")
     parser.add_argument("--max-isa", choices=["AVX2"], help="limit all contestants to these instructions")
     given = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))[:2]
     engine = [Process(sys.executable, "engine_worker.py", core, given.max_isa) for core in cores]
     groups: dict[str, Any] = {"engine": (engine, {})}
+    if given.before is not None:
+        checkout = given.before.resolve()
+        older = [Process(sys.executable, "engine_worker.py", core, given.max_isa, checkout) for core in cores]
+        groups["before"] = (older, {})
     torch_version = find_torch(given.torch_python)
     if torch_version is None:
         print("PyTorch is not installed here, so the engine runs alone: pip install torch==2.13.0", file=sys.stderr)

@@ -70,15 +70,16 @@ class Share:
 
     def __init__(self) -> None:
         self.spent = 0.0
-        measure = Programs.measure_noise
+        name = "measure_noise"
+        measure = getattr(Programs, name)
 
         def timed(programs: Programs, *arguments: Any) -> dict[str, float]:
             began = time.process_time()
-            columns = measure(programs, *arguments)
+            columns: dict[str, float] = measure(programs, *arguments)
             self.spent += time.process_time() - began
             return columns
 
-        Programs.measure_noise = timed  # type: ignore[method-assign]
+        setattr(Programs, name, timed)
 
 
 def train(engine: StudyEngine, case: Case, first: int) -> float:

@@ -1,11 +1,12 @@
 """A whole curve beside PyTorch with Optuna: the same search, race and evaluations, in two processes each.
 
     python benchmarks/whole_curve.py [EXPERIMENT] --torch-python build/trainers/bin/python [--rounds 3] [--out FILE]
+                                     [--before CHECKOUT]
 
-Rounds alternate: ours with an empty cache of compiled programs, ours again with the cache of that run, the peer. The
-time is that of the whole command, from its start to its last record. The experiment must be a race of a fully connected
-network; without one, that of the quickstart. The peer needs torch and optuna. ``whole_curve_parts.py`` says where the
-seconds of ours go.
+Rounds alternate: ours with an empty cache of compiled programs, ours again with the cache of that run, both with an
+older version, the peer. The time is that of the whole command, from its start to its last record. The experiment must
+be a race of a fully connected network; without one, that of the quickstart. The peer needs torch and optuna.
+``whole_curve_parts.py`` says where the seconds of ours go.
 """
 
 import argparse
@@ -37,6 +38,8 @@ CORES = "2"
 def describe(plan: Plan, data: Path) -> dict[str, Any]:
     """The search as the peer reads it; the examples go to a file."""
     experiment = plan.experiment
+    if experiment.workload.model_options.get("dropout") != 0:
+        sys.exit("The peer has no dropout: the experiment needs model_options = { dropout = 0.0 }.")
     workload = get_workload(experiment.workload, None)
     arrays = {}
     for split in ("train", "val"):
@@ -70,11 +73,12 @@ def describe(plan: Plan, data: Path) -> dict[str, Any]:
     }
 
 
-def run_ours(experiment: Path, folder: Path, cache: Path) -> dict[str, Any]:
-    """Seconds of a run with this cache, and what it trained."""
+def run_ours(experiment: Path, folder: Path, cache: Path, checkout: Path = HERE.parent) -> dict[str, Any]:
+    """Seconds of a run with this cache by the version in this checkout, and what it trained."""
     words = [sys.executable, "-m", "batchscale", "run", str(experiment), "--out", str(folder), "--workers", CORES]
     began = time.perf_counter()
-    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "BATCHSCALE_CACHE": str(cache)})
+    environment = {**os.environ, "BATCHSCALE_CACHE": str(cache), "PYTHONPATH": str(checkout / "src")}
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, env=environment)
     seconds = time.perf_counter() - began
     records = read(folder)
     (name,) = records.workloads
@@ -105,17 +109,22 @@ def main() -> None:
     parser.add_argument("--torch-python", required=True, help="the interpreter that has PyTorch and Optuna")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, help="write all rounds to this JSON file")
+    parser.add_argument("--before", type=Path, help="a checkout of an older version, to be measured too")
     given = parser.parse_args()
-    rows: dict[str, list[dict[str, Any]]] = {"empty cache": [], "filled cache": [], "PyTorch and Optuna": []}
+    versions = {"": HERE.parent} | ({} if given.before is None else {"before, ": given.before.resolve()})
+    names = [f"{version}{kind}" for version in versions for kind in ("empty cache", "filled cache")]
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in (*names, "PyTorch and Optuna")}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         job = folder / "job.json"
         plan = make_checked_plan(read_experiment(given.experiment), None)
         job.write_text(json.dumps(describe(plan, folder / "data.npz")))
         for number in range(given.rounds):
-            cache = folder / f"cache-{number}"
-            rows["empty cache"].append(run_ours(given.experiment, folder / f"cold-{number}", cache))
-            rows["filled cache"].append(run_ours(given.experiment, folder / f"warm-{number}", cache))
+            for version, checkout in versions.items():
+                place = folder / f"{version}{number}"
+                for kind in ("empty cache", "filled cache"):
+                    run = run_ours(given.experiment, place / kind, place / "cache", checkout)
+                    rows[f"{version}{kind}"].append(run)
             rows["PyTorch and Optuna"].append(run_peer(given.torch_python, job))
             print({name: round(row[-1]["seconds"], 1) for name, row in rows.items()}, file=sys.stderr)
     peer = statistics.median(row["seconds"] for row in rows["PyTorch and Optuna"])
