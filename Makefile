@@ -17,10 +17,10 @@ FULL_PROGRAMS := BATCHSCALE_FULL_PROGRAMS=1
 DEFAULT_TESTS := -m "not slow and not torture and not browser and not slurm and not parsers and not torch and not remote and not ray and not wheel and not importers"
 
 .DEFAULT_GOAL := help
-.PHONY: help install check lint-files test test-browser page-pictures gallery test-slow test-torch test-instruction-sets test-slurm test-parsers test-importers test-remote test-package test-wheel test-matrix test-ray torture-ray torture pages docs bench quickstart reproduce text-kjv study-gpt instrument clean
+.PHONY: help install check lint-files test test-browser page-pictures gallery test-slow test-torch test-instruction-sets test-slurm test-parsers test-importers test-remote test-package test-wheel test-matrix test-ray torture-ray torture pages docs bench quickstart reproduce reproduce-1a text-kjv study-gpt instrument clean
 
 help: ## say what each target does
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The package with the libraries it needs, and no tools. It takes minutes, so pip shows what it downloads.
 $(PACKAGE): pyproject.toml constraints.txt
@@ -203,6 +203,11 @@ reproduce: $(STAMP) ## measure two curves of the paper's Figure 3d again on MNIS
 	    $(BIN)/batchscale run examples/mnist_$$name.toml --out build/reproduce/$$name; done
 	$(BIN)/python examples/figure_3d.py $(REPRODUCED:%=build/reproduce/%) --out build/reproduce/figure_3d.png
 	@echo "Open build/reproduce/figure_3d.png; docs/reproduction.md has ours"
+
+reproduce-1a: $(STAMP) ## measure the first panel of the paper's Figure 1 again on MNIST: two hours on two cores
+	$(BIN)/batchscale run examples/mnist_simple_cnn.toml --out build/reproduce/simple_cnn
+	$(BIN)/python examples/figure_1a.py build/reproduce/simple_cnn --out build/reproduce/figure_1a.png
+	@echo "Open build/reproduce/figure_1a.png; docs/reproduction.md has ours"
 
 # A text to train on that is in the public domain: verses without their numbers, one a line.
 KJV := build/kjv/kjv.txt

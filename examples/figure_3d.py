@@ -190,21 +190,22 @@ def regime_table(answers: dict[WorkloadName, Analysis]) -> Iterator[str]:
     yield "| curve | perfect scaling up to | useful up to | B_crit |"
     yield "|---|---:|---:|---:|"
     for workload, answer in _of_the_figure(answers):
-        yield _regime_row(f"{workload}, measured", answer)
+        yield regime_row(f"{workload}, measured", answer)
         if workload.optimizer == "sgd":
             sizes = answer.curve["batch_size"].to_list()
             points = read_published(workload.model)
             options = AnalysisOptions(Baseline.FIRST)
             same = analyze_points(points.filter(pl.col("batch_size").is_in(sizes)), options)
-            yield _regime_row(f"{workload}, published, at our batch sizes", same)
-            yield _regime_row(f"{workload}, published, all points", analyze_points(points, options))
+            yield regime_row(f"{workload}, published, at our batch sizes", same)
+            yield regime_row(f"{workload}, published, all points", analyze_points(points, options))
 
 
 def _of_the_figure(answers: dict[WorkloadName, Analysis]) -> list[tuple[WorkloadName, Analysis]]:
     return [(workload, answer) for workload, answer in answers.items() if workload.model in MODELS]
 
 
-def _regime_row(name: str, answer: Analysis) -> str:
+def regime_row(name: str, answer: Analysis) -> str:
+    """A row of the table of regimes."""
     summary = answer.summary
     if summary is None:
         return f"| {name} | – | – | – |"

@@ -19,12 +19,26 @@ ROOT = Path(__file__).parents[2]
 TOLERANCES = {"90 % interval": 0.01, "B_crit": 0.005}
 
 
-@pytest.fixture(scope="module")
-def figure_3d():
-    spec = importlib.util.spec_from_file_location("figure_3d", ROOT / "examples" / "figure_3d.py")
+def load_example(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def figure_3d():
+    return load_example("figure_3d")
+
+
+@pytest.fixture(scope="module")
+def figure_1a():
+    return load_example("figure_1a")
+
+
+@pytest.fixture(scope="module")
+def simple_cnn(figure_1a):
+    return figure_1a.read_answers([ROOT / "examples" / "mnist_cnn_records"])[figure_1a.WORKLOAD]
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +108,24 @@ def test_the_figure_can_be_drawn(figure_3d, answers, tmp_path):
     figure_3d.write_chart(figure_3d.draw(answers), tmp_path / "figure.svg")
     drawn = (tmp_path / "figure.svg").read_text(encoding="utf-8")
     assert "published" in drawn and "Nesterov momentum" in drawn
+
+
+def test_every_table_of_the_convolutional_network_is_on_the_page(figure_1a, simple_cnn):
+    page = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    for table in (figure_1a.step_table, figure_1a.regime_table, figure_1a.rate_table):
+        assert_on_page(read_tables("\n".join(table(simple_cnn)))[0], page, TOLERANCES)
+
+
+def test_the_middle_of_the_convolutional_networks_curve_is_as_published(figure_1a, simple_cnn):
+    published = dict(figure_1a.read_published().rows())
+    curve = simple_cnn.curve.sort("batch_size")
+    assert curve["batch_size"].to_list() == [8, 32, 128, 512]
+    for size, steps, low, high in curve.select("batch_size", "steps", "steps_low", "steps_high").rows():
+        assert abs(math.log2(steps / published[size])) < 0.7
+        assert (low < published[size] < high) == (size in (32, 128))
+    assert curve.select((pl.col("spacing") / pl.col("steps")).max()).item() < 0.1
+
+
+def test_the_figure_of_the_convolutional_network_can_be_drawn(figure_1a, simple_cnn, tmp_path):
+    figure_1a.write_chart(figure_1a.draw(simple_cnn), tmp_path / "figure.svg")
+    assert "published" in (tmp_path / "figure.svg").read_text(encoding="utf-8")
