@@ -233,7 +233,7 @@ def test_a_signal_to_any_host_stops_all_at_one_step_and_they_continue(alone, tmp
 def test_hosts_with_different_options_are_rejected(tmp_path):
     hosts = Hosts(2, tmp_path, lambda place: [*TRAIN, "--steps", 10 + 10 * place])
     assert hosts.wait(240) == [2, 2]
-    assert all("has --steps = 20, the chief 10" in " ".join(log.split()) for log in hosts.logs()), hosts.logs()
+    assert all("has --steps = '20', the chief '10'" in " ".join(log.split()) for log in hosts.logs()), hosts.logs()
 
 
 @pytest.mark.torture

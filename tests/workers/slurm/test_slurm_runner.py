@@ -157,7 +157,7 @@ def test_a_new_driver_ends_what_a_dead_one_left_before_it_submits(slurm, tmp_pat
     with fake_slurm_runner(fake_setup(), tmp_path, slurm) as runner:
         assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in before)
         assert len(list((tmp_path / "exchange").iterdir())) == 1
-        assert "left of an earlier run" in runner.notices[0]
+        assert "an earlier run had left" in runner.notices[0]
         runner.submit(with_worker(runner), job(0))
         assert isinstance(until(runner, lambda events: events)[0], JobResult)
     dead.close()
