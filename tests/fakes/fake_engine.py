@@ -77,7 +77,19 @@ class FakeEngine:
                 file.write(f"{line}\n")
 
 
+def _meet(folder: Path) -> None:
+    """Wait until two processes have come here; TimeoutError if the other does not come."""
+    (folder / str(os.getpid())).touch()
+    until = time.monotonic() + 20
+    while len(list(folder.iterdir())) < 2:
+        if time.monotonic() > until:
+            raise TimeoutError("alone")
+        time.sleep(0.01)
+
+
 def _misbehave(options, task) -> None:
+    if "meeting" in options:
+        _meet(Path(options["meeting"]))
     if str(task.trial_id) not in options.get("bad_trials", "").split(","):
         return
     once = options.get("once")

@@ -77,6 +77,14 @@ def test_the_same_seed_gives_identical_records_on_every_runner(tmp_path):
     assert read_values(tmp_path / "d") != read_values(tmp_path / "a")
 
 
+def test_the_first_job_of_a_study_keeps_no_worker_waiting(tmp_path):
+    (tmp_path / "meeting").mkdir()
+    options = {"meeting": tmp_path / "meeting"}
+    outcome = run_fake(tmp_path / "run", "local", options=options, batch_sizes=BatchSizes((8,)))
+    assert outcome.result is RunResult.FINISHED
+    assert not outcome.status.failures
+
+
 def test_race_gives_the_steps_to_result_of_goal_and_budget_with_fewer_steps(tmp_path):
     steps = {}
     for stop in STOPS:

@@ -170,6 +170,7 @@ class RunLoop:
         started = time.monotonic()
         if isinstance(event, WorkerActivity):
             self.monitor.update(event, started)
+            self._settle_population(event)
         else:
             self.monitor.finish(event.worker_id)
             job, run = self._jobs.pop(event.job_id)
@@ -179,6 +180,13 @@ class RunLoop:
             else:
                 self._handle_loss(job, run, event)
         self.busy_s += time.monotonic() - started
+
+    def _settle_population(self, event: WorkerActivity) -> None:
+        """Store how many trials of a study are trained together, so that other workers can begin with it too."""
+        run = self._open.get(event.batch_size)
+        if event.population is not None and run is not None:
+            with self._handling_disk_errors(run):
+                run.set_population(event.population)
 
     def _handle_result(self, job: Job, run: StudyRun, done: JobResult) -> None:
         self._count_outcomes(run, done)
@@ -202,7 +210,8 @@ class RunLoop:
         if run.state.experiment.trainer is not None:
             self.scheduler.set_start_cost(run.batch_size, timing.get("warm_up_s", 0.0), timing.get("step_time_s", 0.0))
         with self._handling_disk_errors(run):
-            run.set_population(done.population, done.progress[0].framework)
+            run.set_population(done.population)
+            run.set_framework(done.progress[0].framework)
             run.set_tokens(done.progress[0].tokens_per_example)
 
     def _count_outcomes(self, run: StudyRun, done: JobResult) -> None:

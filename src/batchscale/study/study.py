@@ -101,14 +101,18 @@ class StudyRun:
         saved.tokens_per_example = tokens_per_example
         self._write_study()
 
-    def set_population(self, population: int, framework: str | None = None) -> None:
-        """Store how many trials are trained together, and with which framework; the first job of a study settles it."""
+    def set_population(self, population: int) -> None:
+        """Store how many trials are trained together; the first job of a study settles it."""
         if self.state.saved.population is None:
             self.state.saved.population = population
             self.state.on_change()
-            if framework is not None:
-                name, _, version = framework.partition(" ")
-                self.state.saved.framework = TrainerMetadata(name, version or None)
+            self._write_study()
+
+    def set_framework(self, framework: str | None) -> None:
+        """Store the framework that a script has reported, as in "torch 2.13"; the first one stays."""
+        if framework is not None and self.state.saved.framework is None:
+            name, _, version = framework.partition(" ")
+            self.state.saved.framework = TrainerMetadata(name, version or None)
             self._write_study()
 
     def take_released(self) -> Released:

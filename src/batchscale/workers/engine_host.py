@@ -108,7 +108,9 @@ class EngineHost:
         started = time.monotonic()
         self._trial_ids = tuple(task.trial_id for task in job.tasks)
         engine = self._engine(job)
-        self._report_activity(job.study.batch_size, Activity.TRAINING, max(task.from_step for task in job.tasks))
+        first_step = max(task.from_step for task in job.tasks)
+        chosen = engine.population_size if job.population is None else None
+        self._report_activity(job.study.batch_size, Activity.TRAINING, first_step, chosen)
         progress = engine.advance(job.tasks, self._should_stop, job.goal)
         seconds = time.monotonic() - started
         self._checkpoint(job, seconds)
@@ -166,11 +168,13 @@ class EngineHost:
             self._engines[batch_size] = engine
         return self._engines[batch_size]
 
-    def _report_activity(self, batch_size: int, activity: Activity, step: int) -> None:
+    def _report_activity(self, batch_size: int, activity: Activity, step: int, population: int | None = None) -> None:
         now = time.monotonic()
-        if activity in (Activity.LOADING, Activity.COMPILING) or now - self._reported_at >= REPORT_EVERY_S:
+        is_urgent = population is not None or activity in (Activity.LOADING, Activity.COMPILING)
+        if is_urgent or now - self._reported_at >= REPORT_EVERY_S:
             self._reported_at = now
-            self._report(WorkerActivity(self._worker_id, activity, batch_size, self._trial_ids, max(step, 0)))
+            step, trial_ids = max(step, 0), self._trial_ids
+            self._report(WorkerActivity(self._worker_id, activity, batch_size, trial_ids, step, population))
 
     def _drop(self, batch_size: int) -> None:
         engine: object = self._engines.pop(batch_size, None)

@@ -121,13 +121,18 @@ class JobFailed:
 
 @dataclass(frozen=True)
 class WorkerActivity:
-    """The current activity of a worker, for display. ``step`` is the largest step of its trials."""
+    """The current activity of a worker, for display. ``step`` is the largest step of its trials.
+
+    ``population`` is how many trials are trained together, from a job that did not say: other workers need not wait
+    for its result to know.
+    """
 
     worker_id: str
     activity: Activity
     batch_size: int
     trial_ids: tuple[int, ...]
     step: int = 0
+    population: int | None = None
 
 
 Event = JobResult | JobFailed | WorkerActivity
