@@ -75,7 +75,7 @@ def test_traces_lie_within_their_errors_and_the_prediction_near_the_exact_curve(
 
 
 @pytest.mark.parametrize(
-    ("model", "name", "small"), [("fc_512", "linear._WIDE", 1), ("simple_cnn_narrow", "conv._BLOCK_BYTES", 2**16)]
+    ("model", "name", "small"), [("fc_512", "linear._LEAST_ROWS", 2), ("simple_cnn_narrow", "conv._BLOCK_BYTES", 2**16)]
 )
 def test_models_with_their_own_backward_rules_have_the_same_products(model, name, small, monkeypatch):
     workload = get_workload(WorkloadSpec(WorkloadName("digits", model, "sgd")))

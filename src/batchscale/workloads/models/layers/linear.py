@@ -1,5 +1,6 @@
 """Linear layers and word embeddings."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,8 +10,8 @@ from flax import nnx
 from batchscale.workloads.models.layers.conv import DType
 from batchscale.workloads.models.layers.initializers import uniform
 
-_FEW_ROWS = 16
-_WIDE = 256
+_LEAST_ROWS = 2
+"""A single row keeps JAX's own gradient: it is an outer product, which XLA fuses with the update."""
 
 
 def flat(values: jax.Array) -> jax.Array:
@@ -26,43 +27,59 @@ class Linear(nnx.Linear):
 
 
 def dot_of_rows(inputs: jax.Array, kernel: jax.Array, dimensions: Any, **options: Any) -> jax.Array:
-    """``jax.lax.dot_general`` of a layer's inputs with its weights; on a CPU with a faster gradient to the weights.
-
-    A single row keeps JAX's own gradient: it is an outer product, which XLA fuses with the update. So do many rows with
-    few outputs: there is little to gain, and laying out the inputs can cost their activation function once more.
-    """
+    """``jax.lax.dot_general`` of a layer's inputs with its weights; on a CPU with a faster gradient to the weights."""
     del dimensions  # those of a linear layer: the last axis of the inputs, the first of the weights
     rows = flat(inputs)
-    pays = 1 < rows.shape[0] <= _FEW_ROWS or (rows.shape[0] > 1 and kernel.shape[-1] > _WIDE)
-    if pays and rows.shape[1] % 2 == 0 and jax.default_backend() == "cpu":
-        product = _product(rows, kernel)
+    if _pays(rows):
+        product = _product(rows, kernel, False)
     else:
         product = jax.lax.dot_general(rows, kernel, (((1,), (0,)), ((), ())), **options)
     return product.reshape(*inputs.shape[:-1], -1)
 
 
-@jax.custom_vjp
-def _product(inputs: jax.Array, kernel: jax.Array) -> jax.Array:
-    return inputs @ kernel
+def _pays(rows: jax.Array) -> bool:
+    return rows.shape[0] >= _LEAST_ROWS and jax.default_backend() == "cpu"
 
 
-def _product_forward(inputs: jax.Array, kernel: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    return inputs @ kernel, (inputs, kernel)
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _product(inputs: jax.Array, weights: jax.Array, transposed: bool) -> jax.Array:
+    """Return the product of inputs with the weights, or with the transposed weights."""
+    return inputs @ (weights.T if transposed else weights)
 
 
-def _product_backward(residuals: tuple[jax.Array, jax.Array], gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return both gradients; that to the weights as a product with the transposed inputs, which XLA lays out first.
+def _product_forward(
+    inputs: jax.Array, weights: jax.Array, transposed: bool
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return _product(inputs, weights, transposed), (inputs, weights)
 
-    It does so for inputs of three axes only. Its product that reads the inputs across takes up to 3 times as long for a
-    few rows, and 1.1 times for many (decision 0250).
-    """
-    inputs, kernel = residuals
-    halves = inputs.reshape(inputs.shape[0], 2, -1)
-    to_kernel = jnp.einsum("khm,kn->hmn", halves, gradient).reshape(kernel.shape)
-    return gradient @ kernel.T, to_kernel
+
+def _product_backward(
+    transposed: bool, residuals: tuple[jax.Array, jax.Array], gradient: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    inputs, weights = residuals
+    if transposed:
+        return gradient @ weights, sum_outer_products(gradient, inputs)
+    return gradient @ weights.T, sum_outer_products(inputs, gradient)
 
 
 _product.defvjp(_product_forward, _product_backward)
+
+
+def sum_outer_products(left: jax.Array, right: jax.Array) -> jax.Array:
+    """Return ``left.T @ right`` for arrays with one row per example: the sum of the outer products of their rows.
+
+    XLA's product that reads ``left`` across is slow, above all for a narrow ``right``. So one of them is laid out
+    first, which XLA does for arrays of three axes only: the one that leaves less to be moved. Laying out what is wide
+    would also compute again, in the wrong order, what leads to it, such as GELU (decision 0251).
+    """
+    rows, height, width = *left.shape, right.shape[1]
+    if width % 2 == 0 and rows * width + height * width < rows * height:
+        halves = right.reshape(rows, 2, -1)
+        return jnp.einsum("khn,km->hnm", halves, left).transpose(2, 0, 1).reshape(height, width)
+    if height % 2 == 0:
+        halves = left.reshape(rows, 2, -1)
+        return jnp.einsum("khm,kn->hmn", halves, right).reshape(height, width)
+    return left.T @ right
 
 
 class Embedding(nnx.Module):
@@ -78,7 +95,8 @@ class Embedding(nnx.Module):
 
     def scores(self, values: jax.Array) -> jax.Array:
         """Return the product of values with the vector of every word."""
-        scores = flat(values) @ self._values().T
+        rows, table = flat(values), self._values()
+        scores = _product(rows, table, True) if _pays(rows) else rows @ table.T
         return scores.reshape(*values.shape[:-1], -1)
 
     def _values(self) -> jax.Array:
