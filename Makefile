@@ -204,7 +204,7 @@ reproduce: $(STAMP) ## measure two curves of the paper's Figure 3d again on MNIS
 	$(BIN)/python examples/figure_3d.py $(REPRODUCED:%=build/reproduce/%) --out build/reproduce/figure_3d.png
 	@echo "Open build/reproduce/figure_3d.png; docs/reproduction.md has ours"
 
-reproduce-1a: $(STAMP) ## measure the first panel of the paper's Figure 1 again on MNIST: two hours on two cores
+reproduce-1a: $(STAMP) ## measure the first panel of the paper's Figure 1 again on MNIST: four hours on two cores
 	$(BIN)/batchscale run examples/mnist_simple_cnn.toml --out build/reproduce/simple_cnn
 	$(BIN)/python examples/figure_1a.py build/reproduce/simple_cnn --out build/reproduce/figure_1a.png
 	@echo "Open build/reproduce/figure_1a.png; docs/reproduction.md has ours"
