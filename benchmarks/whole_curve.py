@@ -5,7 +5,7 @@
 
 Rounds alternate: ours with an empty cache of compiled programs, ours again with the cache of that run, both with an
 older version, the peer. The time is that of the whole command, from its start to its last record. The experiment must
-be a race of a fully connected network; without one, that of the quickstart. The peer needs torch and optuna.
+be a race of a fully connected network; without one, that of the quickstart. The peer needs torch, optuna and scipy.
 ``whole_curve_parts.py`` says where the seconds of ours go.
 """
 

@@ -27,10 +27,13 @@ class Linear(nnx.Linear):
 
 
 def dot_of_rows(inputs: jax.Array, kernel: jax.Array, dimensions: Any, **options: Any) -> jax.Array:
-    """``jax.lax.dot_general`` of a layer's inputs with its weights; on a CPU with a faster gradient to the weights."""
+    """``jax.lax.dot_general`` of a layer's inputs with its weights; on a CPU with a faster gradient to the weights.
+
+    With ``options`` that are set, such as a precision, it is the plain product.
+    """
     del dimensions  # those of a linear layer: the last axis of the inputs, the first of the weights
     rows = flat(inputs)
-    if _pays(rows):
+    if _pays(rows) and not any(options.values()):
         product = _product(rows, kernel, False)
     else:
         product = jax.lax.dot_general(rows, kernel, (((1,), (0,)), ((), ())), **options)
@@ -38,6 +41,7 @@ def dot_of_rows(inputs: jax.Array, kernel: jax.Array, dimensions: Any, **options
 
 
 def _pays(rows: jax.Array) -> bool:
+    """Return True if the gradient to weights is faster as `sum_outer_products`: on a CPU, for several rows."""
     return rows.shape[0] >= _LEAST_ROWS and jax.default_backend() == "cpu"
 
 
