@@ -82,10 +82,11 @@ class Contestant:
         assert (np.asarray(self._population.diverged_at) == -1).all()
 
 
-def matmul_flops(workload: Any, batch_size: int) -> int:
+def matmul_flops(workload: Any, batch_size: int) -> float:
     """The floating-point operations of the matrix products of one step, counted in the traced gradient."""
     import jax
 
+    from batchscale.training.step_work import product_flops
     from batchscale.workloads.models.layers.conv import ordinary_products
 
     train = workload.dataset.splits["train"]
@@ -98,22 +99,7 @@ def matmul_flops(workload: Any, batch_size: int) -> int:
         return workload.loss(outputs, prepared, {}).total
 
     with ordinary_products():  # the roofline is that of the model's products, however few of them a form needs
-        return _count(jax.make_jaxpr(jax.grad(loss))(params, state, batch).jaxpr)
-
-
-def _count(jaxpr: Any) -> int:
-    total = 0
-    for equation in jaxpr.eqns:
-        if equation.primitive.name == "dot_general":
-            (contracting, _), _ = equation.params["dimension_numbers"]
-            left = equation.invars[0].aval.shape
-            total += 2 * int(np.prod(equation.outvars[0].aval.shape)) * int(np.prod([left[i] for i in contracting]))
-        repeats = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
-        for value in equation.params.values():
-            inner = getattr(value, "jaxpr", value)
-            if hasattr(inner, "eqns"):
-                total += repeats * _count(inner)
-    return total
+        return product_flops(jax.grad(loss), params, state, batch)
 
 
 def measure(contestant: Any, seconds: float) -> float:

@@ -9,7 +9,8 @@ from batchscale.cli.app import make_app
 from batchscale.planning.work import read_work
 from batchscale.spec.experiment import WorkloadSpec
 from batchscale.spec.workload_name import WorkloadName
-from batchscale.training.step_work import count_work, workload_work
+from batchscale.training.step_work import count_work, product_flops, workload_work
+from batchscale.workloads.models.layers.conv import ordinary_products
 from batchscale.workloads.registry import get_workload
 
 
@@ -20,6 +21,27 @@ def test_products_inside_loops_count_as_often_as_they_run():
     shapes = jnp.zeros((32, 64)), jnp.zeros((50, 64))
     products = 2 * 32 * 64 * 50
     assert count_work(program, *shapes).flops == pytest.approx(products, rel=0.05)
+
+
+@pytest.mark.parametrize("batch_size", [1, 8])
+@pytest.mark.parametrize(
+    ("model", "first", "others"),
+    [
+        ("fc_128_128", 64 * 128, 128 * 128 + 128 * 10),
+        ("simple_cnn_narrow", 64 * 25 * 16, 16 * 25 * 16 * 32 + 4 * 32 * 512 + 512 * 10),
+    ],
+)
+def test_products_whose_result_is_not_used_do_not_count(model, first, others, batch_size):
+    workload = get_workload(WorkloadSpec(WorkloadName("digits", model, "sgd")), None)
+    params, state = jax.eval_shape(workload.model.init, jax.random.key(0))
+    images = jnp.zeros((batch_size, 8, 8, 1))
+
+    def loss(params):
+        outputs, _ = workload.model.apply(params, state, images, train=True, key=jax.random.key(0))
+        return jnp.sum(outputs**2)
+
+    with ordinary_products():
+        assert product_flops(jax.grad(loss), params) == 2 * batch_size * (2 * first + 3 * others)
 
 
 def test_a_dense_network_has_the_operations_of_its_products():

@@ -5,7 +5,7 @@ counted in the traced program too, once and with the loop's length, and the diff
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,11 +71,26 @@ def _entry(analysis: Any, name: str) -> float:
     return float((table or {}).get(name, math.nan))
 
 
-def _products(jaxpr: Any, times: int = 1) -> Iterator[tuple[float, int, bool]]:
-    """Yield the operations of each product, how often loops repeat it, and True for a convolution."""
-    for equation in jaxpr.eqns:
+def product_flops(program: Callable[..., Any], *arguments: Any) -> float:
+    """Return the operations of the matrix products and convolutions that the results of a JAX function depend on."""
+    return sum(flops * times for flops, times, _ in _products(jax.make_jaxpr(program)(*arguments).jaxpr))
+
+
+def _products(jaxpr: Any, needed: Sequence[bool] | None = None, times: int = 1) -> Iterator[tuple[float, int, bool]]:
+    """Yield the operations of each product, how often loops repeat it, and True for a convolution.
+
+    Products that no ``needed`` result depends on are left out, as in the compiled program: a custom gradient also lists
+    the one for a first layer's inputs, and its loops the forward pass.
+    """
+    needed = [True] * len(jaxpr.outvars) if needed is None else needed
+    wanted = {id(out) for out, is_needed in zip(jaxpr.outvars, needed, strict=True) if is_needed}
+    for equation in reversed(jaxpr.eqns):
+        used = [id(out) in wanted for out in equation.outvars]
+        if not any(used):
+            continue
+        wanted.update(map(id, equation.invars))
         name = equation.primitive.name
-        out = float(np.prod(equation.outvars[0].aval.shape)) if equation.outvars else 0.0
+        out = float(np.prod(equation.outvars[0].aval.shape))
         if name == "dot_general":
             (contracted, _), _ = equation.params["dimension_numbers"]
             yield 2 * out * float(np.prod([equation.invars[0].aval.shape[axis] for axis in contracted])), times, False
@@ -84,8 +99,10 @@ def _products(jaxpr: Any, times: int = 1) -> Iterator[tuple[float, int, bool]]:
             features = kernel[equation.params["dimension_numbers"].rhs_spec[0]]
             yield 2 * out * float(np.prod(kernel)) / features, times, True
         repeats = times * int(equation.params.get("length", 1)) if name == "scan" else times
+        carried = len(used) if name == "while" else equation.params.get("num_carry", 0)  # the next round needs these
+        used[:carried] = [True] * carried
         for inner in _inner(equation.params):
-            yield from _products(inner, repeats)
+            yield from _products(inner, used if len(inner.outvars) == len(used) else None, repeats)
 
 
 def _inner(params: dict[str, Any]) -> Iterator[Any]:
