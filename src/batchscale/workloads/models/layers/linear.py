@@ -10,8 +10,8 @@ from flax import nnx
 from batchscale.workloads.models.layers.conv import DType
 from batchscale.workloads.models.layers.initializers import uniform
 
-_LEAST_ROWS = 2
-"""A single row keeps JAX's own gradient: it is an outer product, which XLA fuses with the update."""
+_LEAST_ROWS = 3
+"""One row or two keep JAX's own gradient: one or two outer products, which XLA fuses with the update."""
 
 
 def flat(values: jax.Array) -> jax.Array:
