@@ -31,7 +31,9 @@ def run(layer):
     return lambda inputs: both(params, inputs)[::-1]
 
 
-@pytest.mark.parametrize(("rows", "outputs"), [(1, 600), (200, 600), (200, 256), (128, 257), (8, 600), (200, 10)])
+@pytest.mark.parametrize(
+    ("rows", "outputs"), [(1, 600), (2, 600), (8, 3000), (200, 600), (200, 256), (128, 257), (8, 600), (200, 10)]
+)
 def test_outputs_and_gradients_are_those_of_the_plain_layer(rows, outputs):
     ours, plain = (kind(30, outputs, rngs=nnx.Rngs(0)) for kind in (Linear, nnx.Linear))
     inputs = draw(rows, 30)

@@ -13,6 +13,9 @@ from batchscale.workloads.models.layers.initializers import uniform
 _LEAST_ROWS = 3
 """One row or two keep JAX's own gradient: one or two outer products, which XLA fuses with the update."""
 
+_MOST_LAID_OUT = 2**16
+"""The most weights whose gradient to the inputs is computed transposed: larger ones take longer this way."""
+
 
 def flat(values: jax.Array) -> jax.Array:
     """Return one row per word of a batch of sentences: matrices multiply faster on a CPU than arrays of three axes."""
@@ -63,10 +66,18 @@ def _product_backward(
     inputs, weights = residuals
     if transposed:
         return gradient @ weights, sum_outer_products(gradient, inputs)
-    return gradient @ weights.T, sum_outer_products(inputs, gradient)
+    return _to_inputs(gradient, weights), sum_outer_products(inputs, gradient)
 
 
 _product.defvjp(_product_forward, _product_backward)
+
+
+def _to_inputs(gradient: jax.Array, weights: jax.Array) -> jax.Array:
+    """Return ``gradient @ weights.T``. XLA lays out small weights anew for it; a few rows take less to be moved."""
+    moved = gradient.shape[0] * sum(weights.shape)
+    if moved < weights.size <= _MOST_LAID_OUT:
+        return (weights @ gradient.T).T
+    return gradient @ weights.T
 
 
 def sum_outer_products(left: jax.Array, right: jax.Array) -> jax.Array:
