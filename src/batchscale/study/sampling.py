@@ -150,16 +150,20 @@ class SampledPoints:
 
     def values(self, point: int) -> dict[str, float]:
         """Return the searched metaparameters of a point."""
-        confirmed = self.confirmed_trial(point)
-        if confirmed is not None:
-            search, confirmed_point = self._history.locate(confirmed)
-            return SampledPoints(self._study, self._experiment, self._history, search).values(confirmed_point)
         if point not in self._values:
-            stream = PointStream(self._study, self._search, self.space, self._experiment.search.algorithm)
-            count = max(MIN_SAMPLES, self._study.trials)
-            start = point - point % count
-            self._values |= dict(enumerate(stream.draw(start, count), start))
+            confirmed = self.confirmed_trial(point)
+            if confirmed is not None:
+                search, confirmed_point = self._history.locate(confirmed)
+                self._values[point] = self._stream(search).draw(confirmed_point, 1)[0]
+            else:
+                count = max(MIN_SAMPLES, self._study.trials)
+                start = point - point % count
+                self._values |= dict(enumerate(self._stream(self._search).draw(start, count), start))
         return self._values[point]
+
+    def _stream(self, search: int) -> PointStream:
+        space = self._history.searches[search - 1].space
+        return PointStream(self._study, search, space, self._experiment.search.algorithm)
 
     def confirmed_trial(self, point: int) -> int | None:
         """Return the trial that a point of a confirmation trains again; None for a point of a search."""

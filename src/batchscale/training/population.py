@@ -7,10 +7,11 @@ store. A trial that is in neither starts from its seed again: its results do not
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
 from batchscale.training.branches import branch_end
 from batchscale.training.shared_programs import SharedPrograms
@@ -49,7 +50,7 @@ class Population:
         self.state: TrialState = self._devices.replicate(
             jax.tree.map(lambda leaf: np.stack([leaf] * slots), self._template)
         )
-        # in host memory the one state of a population of one is replaced, and needs no program to be moved
+        # in host memory a population of one is replaced as a whole, and needs no program to be moved: so it is parked
         self._is_swapped = slots == 1 and jax.default_backend() == "cpu" and not self._devices.several
         self._store = store
         self._slot_of: OrderedDict[int, int] = OrderedDict()  # trial id → slot, least recently used first
@@ -91,6 +92,8 @@ class Population:
         """Add a trial; its state is parked until it gets a slot."""
         self._trials[trial.trial_id] = trial
         self._slot_of.pop(trial.trial_id, None)
+        if self._is_swapped:
+            state = jax.tree.map(lambda leaf: np.asarray(leaf)[None], state)
         self._park(trial.trial_id, state)
 
     def place(self, trial_id: int, busy: set[int]) -> int:
@@ -99,7 +102,7 @@ class Population:
             member = self._parked.pop(trial_id)  # before another is parked, which may push this one out
             slot = self._free_slot(busy)
             if self._is_swapped:
-                self.state = jax.tree.map(lambda leaf: np.asarray(leaf)[None], member)
+                self.state = member
             else:
                 if self._devices.several:  # an array of one device cannot be passed to a program of several
                     member = jax.tree.map(np.asarray, member)
@@ -143,8 +146,8 @@ class Population:
     def member(self, trial_id: int) -> TrialState:
         """Return the state of a trial in memory, on the host."""
         if trial_id in self._parked:
-            parked: TrialState = jax.tree.map(np.asarray, self._parked[trial_id])
-            return parked
+            parked = self._parked[trial_id]
+            return cast(TrialState, jax.tree.map(_first if self._is_swapped else np.asarray, parked))
         slot = self._slot_of[trial_id]
         if jax.default_backend() == "cpu":
             # a view of the slot needs no program; copied, for the next chunk consumes it
@@ -166,9 +169,7 @@ class Population:
             if slot not in taken:
                 return slot
         leaving = next(trial_id for trial_id in self._slot_of if trial_id not in busy)
-        views = self._is_swapped
-        state = jax.tree.map(lambda leaf: np.asarray(leaf)[0], self.state) if views else self.member(leaving)
-        self._park(leaving, state)
+        self._park(leaving, self.state if self._is_swapped else self.member(leaving))
         return self._slot_of.pop(leaving)
 
     def _park(self, trial_id: int, state: TrialState) -> None:
@@ -180,3 +181,8 @@ class Population:
                 return
             self.save(oldest)
             del self._parked[oldest]
+
+
+def _first(leaf: Any) -> NDArray[Any]:
+    """Return a copy of the first element: a program may consume the array later."""
+    return np.array(np.asarray(leaf)[0])

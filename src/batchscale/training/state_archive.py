@@ -18,6 +18,9 @@ import numpy as np
 from batchscale.study.trial import Row
 from batchscale.training.state import TrialState
 
+MAX_BUFFERED_BYTES = 2**20
+"""A smaller archive is written in one piece: its format goes back to the start of every array."""
+
 _FACTS = "facts"
 
 
@@ -41,7 +44,12 @@ def write_archive(file: IO[bytes], saved: SavedTrial) -> None:
     }
     arrays: dict[str, Any] = {_FACTS: np.frombuffer(json.dumps(facts).encode(), np.uint8)}
     arrays |= {str(number): np.asarray(leaf) for number, leaf in enumerate(jax.tree.leaves(saved.state))}
-    np.savez(file, **arrays)
+    if sum(array.nbytes for array in arrays.values()) > MAX_BUFFERED_BYTES:
+        np.savez(file, **arrays)
+        return
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    file.write(buffer.getbuffer())
 
 
 def read_archive(file: IO[bytes], template: TrialState, identity: str) -> SavedTrial | None:

@@ -6,6 +6,7 @@ that ended has ``TRIAL_ID.npz``, from which a larger step budget continues. At a
 a readable state is trained again from its seed, with the same result.
 """
 
+import math
 import os
 import re
 import shutil
@@ -42,6 +43,9 @@ MIN_FREE_BYTES = 2**30
 
 ABANDONED_AFTER_S = 3600.0
 """A temporary file that was not written to for this long belongs to a process that was killed."""
+
+LIST_EVERY_S = 1.0
+"""For so long the sizes of the stored states are remembered: listing them for each takes long with many trials."""
 
 NEWEST, PREVIOUS, FINISHED = ".newest.npz", ".previous.npz", ".npz"
 _NAME = re.compile(r"(\d+)(\.newest|\.previous)?\.npz")
@@ -80,6 +84,8 @@ class FolderStateStore:
         self._max_running_bytes = max_running_bytes
         self._saved: dict[int, tuple[str, int]] = {}  # identity and step of the newest state, by trial id
         self._is_clean = False
+        self._finished: dict[str, int] = {}  # the sizes of ended trials' states by file, as they were last listed
+        self._listed_at = -math.inf
 
     def save(self, trial_id: int, saved: SavedTrial) -> None:
         """Write the newest state; the one before is the previous state, and older ones are removed.
@@ -110,6 +116,7 @@ class FolderStateStore:
             if self._has_room(path, saved):
                 with replacing_atomically(path) as file:
                     write_archive(file, saved)
+                    self._finished[path.name] = file.tell()
             else:
                 path.unlink(missing_ok=True)
         except OSError:  # the state only saves time
@@ -172,10 +179,16 @@ class FolderStateStore:
                 del sizes[oldest]
 
     def _has_room(self, path: Path, saved: SavedTrial) -> bool:
-        num_bytes = sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(saved.state))
-        for name, stat in _list_archives(self._folder):
-            num_bytes += stat.st_size if _is_finished(name) and name != path.name else 0
-        return num_bytes <= self._max_finished_bytes and shutil.disk_usage(self._folder).free >= MIN_FREE_BYTES
+        room = self._max_finished_bytes - sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(saved.state))
+        is_old = time.monotonic() - self._listed_at > LIST_EVERY_S
+        if is_old or self._bytes_beside(path.name) > room:
+            self._finished = {name: stat.st_size for name, stat in _list_archives(self._folder) if _is_finished(name)}
+            self._listed_at = time.monotonic()
+        has_room = self._bytes_beside(path.name) <= room
+        return has_room and shutil.disk_usage(self._folder).free >= MIN_FREE_BYTES
+
+    def _bytes_beside(self, name: str) -> int:
+        return sum(size for other, size in self._finished.items() if other != name)
 
 
 @final

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -49,11 +50,12 @@ def _never() -> bool:
 
 @dataclass
 class _Running:
-    """A task in a slot."""
+    """A task in a slot; the first ``num_missed`` measurements of its trial did not reach the goal."""
 
     task: TrialTask
     trial: Trial
     done: bool = False
+    num_missed: int = 0
 
 
 class StudyEngine:
@@ -358,12 +360,13 @@ class StudyEngine:
         )
         self._population.state, result = self._programs.train_and_measure(self._population.state, chunk)
         (steps, diverged, counts), empty_noise = result.slots.tolist(), self._programs.empty_noise
+        metrics = self._programs.metrics
         for entry in running.values():
             slot = self._population.slot_of(entry.trial.trial_id)
             entry.trial.update(steps[slot], diverged[slot])
             for number, stop in enumerate(stops.get(slot, ())[: counts[slot]]):
                 values = result.values[:, slot, number].tolist()
-                entry.trial.rows[stop] = dict(zip(self._programs.metrics, values, strict=True)) | empty_noise
+                entry.trial.rows[stop] = dict(zip(metrics, values, strict=True)) | empty_noise
         return int(result.num_steps), sum(counts)
 
     def _report(self, activity: Activity, running: dict[int, _Running]) -> None:
@@ -395,6 +398,10 @@ def _is_done(entry: _Running, goal: Goal | None) -> bool:
     until = entry.task.until_step
     if trial.diverged_at is not None or trial.step >= until or until in trial.rows:
         return True
-    return goal is not None and any(
-        goal.is_reached_by(values.get(goal.metric, float("nan"))) for values in trial.rows.values()
-    )
+    if goal is None:
+        return False
+    new_rows = islice(trial.rows.values(), entry.num_missed, None)
+    if any(goal.is_reached_by(values.get(goal.metric, float("nan"))) for values in new_rows):
+        return True
+    entry.num_missed = len(trial.rows)
+    return False
