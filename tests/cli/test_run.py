@@ -1,13 +1,16 @@
 """``batchscale run`` and ``batchscale status``: bad input ends in one paragraph before anything runs."""
 
+import contextlib
 import fcntl
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -65,6 +68,30 @@ def test_bad_input_is_refused_before_anything_is_written(tmp_path, monkeypatch, 
     assert message in str(result.exception)
     assert "experiment.toml" in str(result.exception) or "mnist" in new
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["run", "experiment.toml", "--out", "out"], 2, "no_such_model"),
+        (["run", "experiment.toml"], 2, "--out"),
+        (["run", "none.toml", "--out", "out", "--json"], 2, "none.toml"),
+        (["quickstart", "--workload", "none"], 2, "none"),
+        (["run", "--help"], 0, ""),
+    ],
+)
+def test_a_command_that_ends_with_a_message_leaves_no_process(tmp_path, words, code, message):
+    (tmp_path / "experiment.toml").write_text(GOOD.replace("fc_64", "no_such_model"))
+    environment = {**os.environ, "TEST_OF_ENDED_PROCESSES": str(tmp_path)}
+    command = [sys.executable, "-m", "batchscale", *words]
+    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == code, result.stderr
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert code == 0 or result.stdout == ""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            assert process.environ().get("TEST_OF_ENDED_PROCESSES") != str(tmp_path)
 
 
 def test_a_read_only_place_is_refused_before_anything_runs(tmp_path):

@@ -70,7 +70,11 @@ def torture(
             (tmp_path / "parts").rename(tmp_path / f"finished-{rounds}")  # another one takes the remaining kills
             driver, since = begin()
             continue
-        victims = [psutil.Process(driver.pid)] if left[-1] == "driver" else psutil.Process(driver.pid).children()
+        victims = (
+            [psutil.Process(driver.pid)]
+            if left[-1] == "driver"
+            else psutil.Process(driver.pid).children(recursive=True)
+        )
         if not victims:
             continue
         try:

@@ -4,6 +4,7 @@ The module of a command is imported only when the command is used, and heavy lib
 command loads neither the others nor their libraries, and ``batchscale --help`` answers at once.
 """
 
+import contextlib
 import gc
 import importlib
 import itertools
@@ -45,6 +46,7 @@ READING = (
     "import",
     "export",
 )  # start no training
+TRAINING = ("run", "quickstart")  # load the training engine
 OBJECTS_BEFORE_COLLECTION = 50_000  # loading libraries creates that many; Python's default of 700 collects 300 times
 
 
@@ -129,4 +131,9 @@ def main() -> None:
     if command in READING:
         # NumPy's linear algebra would start a thread per core, which such small matrices never use.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    run_and_exit(lambda: make_app(command)(standalone_mode=True))
+    with contextlib.ExitStack() as at_end:
+        if command in TRAINING and not {"-h", "--help"} & set(sys.argv):
+            from batchscale.run.early_start import load_engine_early
+
+            at_end.enter_context(load_engine_early())
+        run_and_exit(lambda: make_app(command)(standalone_mode=True))

@@ -34,31 +34,26 @@ def quickstart(
 
     Tunes a small workload at eight batch sizes, finds the three regimes and writes a report.
     """
-    from batchscale.cli.output import print_json
-    from batchscale.cli.run_result import print_result, result_json
-    from batchscale.errors import RunError, UnknownNameError, suggest_names
-    from batchscale.run.preflight import make_checked_plan
-    from batchscale.run.settings import RunSettings
-    from batchscale.spec.file import read_experiment
+    from batchscale.errors import UnknownNameError, suggest_names
+    from batchscale.run.early_start import find_fork_server
 
     if workload not in WORKLOADS:
         raise UnknownNameError(f"--workload: the quickstart has no '{workload}'; {suggest_names(workload, WORKLOADS)}")
     start = time.monotonic()
     folder = out or Path("batchscale-quickstart") / workload
     file = _write_experiment(folder, workload)
-    experiment = read_experiment(file)
-    if experiment.workload.name.dataset != workload:
-        raise RunError(
-            f"--out must be a new folder or one of the same quickstart: {folder} has {experiment.workload.name}. Pass "
-            "another."
-        )
-    plan = make_checked_plan(experiment, None)
-    sizes, trials = count_text(len(plan.studies), "batch size"), count_text(plan.experiment.trials, "trial")
-    text = f"{sizes}, {trials} each, until {plan.experiment.goal}."
-    typer.echo(text, err=json_)
     records = folder / "records"
-    outcome = run_with_progress(plan, records, RunSettings(workers=workers), quiet=False)
+    plan = _make_plan(file, workload)
+    sizes, trials = count_text(len(plan.studies), "batch size"), count_text(plan.experiment.trials, "trial")
+    typer.echo(f"{sizes}, {trials} each, until {plan.experiment.goal}.", err=json_)
+    from batchscale.run.settings import RunSettings
+
+    settings = RunSettings(workers=workers, fork_server=find_fork_server(file, records))
+    outcome = run_with_progress(plan, records, settings, quiet=False)
     print_outcome(outcome, records, f"batchscale quickstart --workload {workload} --out {folder}")
+    from batchscale.cli.output import print_json
+    from batchscale.cli.run_result import print_result, result_json
+
     if json_:
         page = _write_page(folder, records, plan)
         print_json({**result_json(records, plan, outcome.status), "report": str(page)})
@@ -77,6 +72,20 @@ def _write_experiment(folder: Path, workload: str) -> Path:
     if not file.exists():
         write_output(file, (files("batchscale.cli") / "quickstart_files" / f"{workload}.toml").read_text())
     return file
+
+
+def _make_plan(file: Path, workload: str) -> "Plan":
+    from batchscale.errors import RunError
+    from batchscale.run.preflight import make_checked_plan
+    from batchscale.spec.file import read_experiment
+
+    experiment = read_experiment(file)
+    if experiment.workload.name.dataset != workload:
+        raise RunError(
+            f"--out must be a new folder or one of the same quickstart: {file.parent} has {experiment.workload.name}. "
+            "Pass another."
+        )
+    return make_checked_plan(experiment, None)
 
 
 def expected_steps(root: Path, plan: "Plan") -> Mapping[int, int]:

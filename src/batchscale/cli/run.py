@@ -93,9 +93,13 @@ def run(
 
     The same command continues where the run stopped. Exit code 75 means that it was stopped before the end.
     """
+    from batchscale.run.early_start import end_early_start, find_fork_server
     from batchscale.run.signals import StopFlag
 
     with StopFlag() as stop:  # from the very start: loading and checking take a second or two
+        if (runner, cluster) != ("local", "none"):
+            end_early_start()
+        fork_server = find_fork_server(file, out)
         from batchscale.run.settings import RunSettings
         from batchscale.spec.file import read_experiment
 
@@ -122,6 +126,7 @@ def run(
                 address,
                 keep_going,
                 tuple(track or ()),
+                fork_server=fork_server,
             )
             if hosts is not None and not hosts.is_chief:
                 outcome = None

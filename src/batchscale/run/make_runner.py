@@ -12,12 +12,13 @@ from batchscale.run.signals import StopFlag
 from batchscale.spec.plan import Plan
 from batchscale.study.study import StudyRun
 from batchscale.workers.environment import check_devices, computing_like_a_worker, default_workers, memory_limit
+from batchscale.workers.fork_server import TRAINING_ENGINE
 from batchscale.workers.inline import InlineRunner, load_later
 from batchscale.workers.local import LocalRunner, LocalSettings
 from batchscale.workers.multihost.runner import chief_host_maker, follow_chief
 from batchscale.workers.ray.address import AUTO
 from batchscale.workers.ray.runner import RayRunner, RaySettings, check_ray
-from batchscale.workers.runner import TRAINER_ENGINE, TRAINING_ENGINE, Runner, Setup, trainer_options
+from batchscale.workers.runner import TRAINER_ENGINE, Runner, Setup, trainer_options
 from batchscale.workers.slurm.runner import SlurmRunner, SlurmSettings
 
 _ROUND = "round"
@@ -42,7 +43,7 @@ def make_runner(runs: list[StudyRun], plan: Plan, root: Path, settings: RunSetti
     if settings.runner == "slurm":
         folder, logs = paths.exchange.resolve(), paths.logs.resolve()
         return SlurmRunner(setup, SlurmSettings(workers, folder, logs, experiment.run.slurm))
-    return LocalRunner(setup, LocalSettings(workers, paths.logs, recycle_above_bytes=memory_limit(workers)))
+    return LocalRunner(setup, LocalSettings(workers, paths.logs, memory_limit(workers), settings.fork_server))
 
 
 def _make_setup(plan: Plan, paths: RunPaths, settings: RunSettings, workers: int) -> Setup:

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from batchscale.run.scheduler import STRETCH_S
+from batchscale.workers.fork_server import TRAINING_ENGINE, ForkServer
 from batchscale.workers.multihost.hosts import Hosts
-from batchscale.workers.runner import TRAINING_ENGINE, Runner, Setup
+from batchscale.workers.runner import Runner, Setup
 
 RUNNERS = ("local", "inline", "ray", "slurm")
 
@@ -18,7 +19,8 @@ class RunSettings:
     ``keep_states_gb`` limits the space of the last states of ended trials, shared evenly by the studies. ``hosts`` are
     the other hosts of a cluster. ``ray_address`` is the cluster of the runner 'ray'. ``keep_going`` trains on although
     the first trials of a script all hang or diverge. ``track`` names the tools that trials are mirrored to, as
-    ``NAME:TARGET``. ``make_runner`` makes a runner that replaces the named one.
+    ``NAME:TARGET``. ``make_runner`` makes a runner that replaces the named one. The runner 'local' forks
+    its workers from ``fork_server``.
     """
 
     runner: str = "local"
@@ -34,6 +36,7 @@ class RunSettings:
     engine: str = TRAINING_ENGINE
     engine_options: dict[str, str] = field(default_factory=dict)
     make_runner: Callable[[Setup], Runner] | None = None
+    fork_server: ForkServer | None = None
 
 
 @dataclass(frozen=True)

@@ -54,20 +54,26 @@ def memory_limit(workers: int) -> int:
 
 
 def worker_environment(place: int, num_devices: int = 1) -> dict[str, str]:
-    """Return the environment of the worker at this place: accelerators of its own, or a thread for each device."""
-    environment = dict(os.environ)
-    # a worker finds the same modules as the driver, however that was started
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    environment["PYTHONUNBUFFERED"] = "1"
-    environment[PLACE_VARIABLE] = str(place)
+    """Return the environment of the worker at this place."""
+    return {**os.environ, **worker_variables(place, num_devices)}
+
+
+def worker_variables(place: int, num_devices: int = 1) -> dict[str, str]:
+    """Return the variables of the worker at this place: accelerators of its own, or a thread for each device."""
+    variables = {
+        # a worker finds the same modules as the driver, however that was started
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "PYTHONUNBUFFERED": "1",
+        PLACE_VARIABLE: str(place),
+    }
     accelerators = count_accelerators()
     if accelerators:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(accelerators)))).split(",")
         groups = max(1, len(visible) // num_devices)
         first = place % groups * num_devices
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(name.strip() for name in visible[first : first + num_devices])
-        return environment
-    return environment | single_threaded(environment.get("XLA_FLAGS", ""), num_devices)
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(name.strip() for name in visible[first : first + num_devices])
+        return variables
+    return variables | single_threaded(os.environ.get("XLA_FLAGS", ""), num_devices)
 
 
 def single_threaded(xla_flags: str = "", num_devices: int = 1) -> dict[str, str]:

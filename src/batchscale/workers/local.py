@@ -5,6 +5,7 @@ of its log. Nothing in a worker is ever needed to resume, so ending one is alway
 """
 
 import contextlib
+import os
 import signal
 import socket
 import subprocess
@@ -13,12 +14,13 @@ import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import final
+from typing import IO, final
 
 from batchscale.errors import RunError
 from batchscale.machine import count_oom_kills, name_host
 from batchscale.study.failure import Failure
-from batchscale.workers.environment import worker_environment
+from batchscale.workers.environment import worker_variables
+from batchscale.workers.fork_server import TRAINING_ENGINE, ForkedWorker, ForkServer
 from batchscale.workers.handle import MAX_DEATHS_AT_START, WorkerHandle, describe_exit, is_out_of_memory
 from batchscale.workers.messages import Begin, Instruction, Ready, Refused, Reply
 from batchscale.workers.process_runner import NOTICE_LOG, ProcessRunner
@@ -27,11 +29,15 @@ from batchscale.workers.runner import Event, LossReason, Setup, WorkerInfo
 
 @dataclass(frozen=True)
 class LocalSettings:
-    """The number of workers, the folder of their logs, and the memory above which one is replaced."""
+    """The number of workers, the folder of their logs, and the memory above which one is replaced.
+
+    Workers of the training engine are forked by the ``fork_server``, if there is one.
+    """
 
     workers: int
     log_dir: Path
     recycle_above_bytes: int | None = None
+    fork_server: ForkServer | None = None
 
 
 @final
@@ -40,7 +46,7 @@ class LocalWorker(WorkerHandle):
     """A process on this machine, with our end of its pipe. ``place`` numbers those that run at the same time."""
 
     place: int
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | ForkedWorker
     pipe: Connection
     log: Path
 
@@ -113,18 +119,26 @@ class LocalRunner(ProcessRunner[LocalWorker]):
             log.replace(log.with_name(f"{log.name}.old"))  # of the worker that this one replaces
         ours, theirs = socket.socketpair()
         with theirs, log.open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "batchscale.workers.worker", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=worker_environment(place, self._setup.num_devices),
-                start_new_session=True,  # Ctrl-C in the terminal reaches the driver alone
-            )
+            process = self._start_process(place, theirs, output)
         worker = LocalWorker(info, place, process, Connection(ours.detach()), log)
         self._workers[info.worker_id] = worker
         worker.send(Begin(self._setup, info.worker_id))
+
+    def _start_process(
+        self, place: int, pipe: socket.socket, output: IO[bytes]
+    ) -> subprocess.Popen[bytes] | ForkedWorker:
+        variables = worker_variables(place, self._setup.num_devices)
+        server = self._settings.fork_server if self._setup.engine == TRAINING_ENGINE else None
+        forked = None if server is None else server.start(variables, pipe, output)
+        return forked or subprocess.Popen(
+            [sys.executable, "-m", "batchscale.workers.worker", str(pipe.fileno())],
+            pass_fds=[pipe.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **variables},
+            start_new_session=True,  # Ctrl-C in the terminal reaches the driver alone
+        )
 
     def _handle_reply(self, worker: LocalWorker, reply: Reply) -> list[Event]:
         events = worker.handle_reply(reply)

@@ -17,7 +17,8 @@ from batchscale.records.durable import replace_atomically
 from batchscale.records.remote_store import RemoteStore
 from batchscale.spec.experiment import Experiment
 from batchscale.trainers.command import require_program
-from batchscale.workers.runner import TRAINING_ENGINE, Setup
+from batchscale.workers.fork_server import TRAINING_ENGINE
+from batchscale.workers.runner import Setup
 from batchscale.workloads.datasets.files.locations import find_dataset
 
 NUMERIC = ("jax", "jaxlib")

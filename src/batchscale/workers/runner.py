@@ -13,8 +13,8 @@ from batchscale.spec.goal import Goal
 from batchscale.spec.plan import Study
 from batchscale.study.failure import Failure
 from batchscale.study.trial import Activity, TrialProgress, TrialTask
+from batchscale.workers.fork_server import TRAINING_ENGINE
 
-TRAINING_ENGINE = "batchscale.workers.training_engine:make_engine"
 TRAINER_ENGINE = "batchscale.workers.script_engine:make_engine"
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import psutil
 
@@ -174,10 +174,15 @@ def _no_garbage_collection() -> Iterator[None]:
         gc.enable()
 
 
-def main(handle: int) -> None:
-    """Serve the pipe with this file descriptor."""
+def ignore_signals() -> None:
+    """Leave the signals of a terminal or a scheduler to the driver."""
     for number in _LEFT_TO_THE_DRIVER:
         signal.signal(number, signal.SIG_IGN)
+
+
+def main(handle: int) -> NoReturn:
+    """Serve the pipe with this file descriptor."""
+    ignore_signals()
     Worker(Connection(handle)).serve()
     sys.stdout.flush()
     sys.stderr.flush()
