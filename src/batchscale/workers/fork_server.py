@@ -49,6 +49,7 @@ class ForkServer:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pids: dict[int, int] = {}  # by the number of the request
+        self._processes: dict[int, psutil.Process] = {}  # of those that had not ended when their number came
         self._codes: dict[int, int] = {}
         self._num_requests = 0
         self._is_gone = False
@@ -100,10 +101,19 @@ class ForkServer:
         if pid is None:
             return NEVER_STARTED
         try:  # nobody else knows the code of a worker whose server has ended
-            is_zombie = psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+            process = self._processes.get(number)
+            is_over = process is None or not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
-            return -signal.SIGKILL
-        return -signal.SIGKILL if is_zombie else None
+            is_over = True
+        return -signal.SIGKILL if is_over else None
+
+    def kill(self, number: int) -> None:
+        """Kill a worker, and never another process that has got its id; before it is forked, kill the server."""
+        if self.find_pid(number) is None:
+            self._process.kill()
+        elif number in self._processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self._processes[number].kill()
 
     def close(self) -> None:
         """Kill the server and wait for its end."""
@@ -129,6 +139,9 @@ class ForkServer:
             self._pids[number] = pid
             if code is not None:
                 self._codes[number] = code
+            else:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    self._processes[number] = psutil.Process(pid)
 
     def __enter__(self) -> "ForkServer":
         return self
@@ -160,11 +173,8 @@ class ForkedWorker:
 
     def kill(self) -> None:
         """Kill the worker; one that is not forked yet is never forked, because its server is killed."""
-        if self.poll() is not None:
-            return
-        pid = self._server.find_pid(self._number)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._server.pid if pid is None else pid, signal.SIGKILL)
+        if self.poll() is None:
+            self._server.kill(self._number)
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for the end of the worker and return its exit code."""
