@@ -88,7 +88,8 @@ def compare(groups: dict[str, Any], name: str, batch_size: int, rounds: int, sec
     best: dict[str, float] = {}
     for label, (processes, options) in groups.items():
         answers = ask_all(processes, {"prepare": name, "batch_size": batch_size, "options": options})
-        result |= {key: value for key, value in answers[0].items() if key in ("population", "flops", "bytes")}
+        if label == "engine":  # an older version may have counted otherwise
+            result |= {key: value for key, value in answers[0].items() if key in ("population", "flops", "bytes")}
         if "error" in answers[0]:
             result[f"{label}_error"] = answers[0]["error"]
         else:
