@@ -1,4 +1,4 @@
-"""The row form of a convolution against XLA's own, forward and backward; pooling against ``reduce_window``."""
+"""The forms of a convolution against XLA's own, forward and backward; pooling against ``reduce_window``."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,14 @@ from flax import nnx
 
 from batchscale.workloads.models.architectures.resnet_50 import _overlapping_max_pool
 from batchscale.workloads.models.layers import conv
-from batchscale.workloads.models.layers.conv import Conv, convolve, convolve_by_rows, convolve_natively, max_pool
+from batchscale.workloads.models.layers.conv import (
+    Conv,
+    convolve,
+    convolve_by_patches,
+    convolve_by_rows,
+    convolve_natively,
+    max_pool,
+)
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from generated import cheap_jit
@@ -33,21 +40,22 @@ CASES = [
 
 
 @pytest.mark.parametrize(("shape", "size", "stride", "padding"), CASES)
-def test_the_row_form_equals_the_native_convolution_and_its_gradients(shape, size, stride, padding):
+def test_both_forms_equal_the_native_convolution_and_its_gradients(shape, size, stride, padding):
     images, kernel = draw(*shape), draw(size, size, shape[-1], 4, seed=1)
 
     @cheap_jit
     def both(images, kernel):
         results = []
-        for form in (convolve_by_rows, convolve_natively):
+        for form in (convolve_by_rows, convolve_by_patches, convolve_natively):
             value, pullback = jax.vjp(lambda i, k, form=form: form(i, k, stride, padding), images, kernel)
             results.append((value, *pullback(jnp.cos(value))))
         return results
 
-    ours, native = both(images, kernel)
-    for found, expected in zip(ours, native, strict=True):
-        assert found.shape == expected.shape
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)  # sums of up to 500 float32 products
+    *forms, native = both(images, kernel)
+    for ours in forms:
+        for found, expected in zip(ours, native, strict=True):
+            assert found.shape == expected.shape
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)  # sums of up to 500 float32 products
 
 
 @pytest.mark.parametrize(("count", "images_per_block"), [(5, 2), (8, 2), (5, 1)])
@@ -82,6 +90,21 @@ def test_the_form_follows_the_backend(monkeypatch):
     assert "conv_general_dilated" not in str(jax.make_jaxpr(convolve)(images, kernel))
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert "conv_general_dilated" in str(jax.make_jaxpr(lambda i, k: convolve(i, k))(images, kernel))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "is_chosen"),
+    [((5, 5, 1, 32), True), ((3, 3, 3, 64), True), ((3, 3, 3, 16), False), ((1, 1, 4, 8), False)],
+)
+def test_whole_patches_are_laid_out_where_they_are_no_larger_than_the_result(kernel, is_chosen, monkeypatch):
+    chosen = []
+    monkeypatch.setattr(conv, "convolve_by_patches", lambda images, *_: chosen.append(True) or images)
+    images = draw(2, 8, 8, kernel[2])
+    convolve(images, draw(*kernel))
+    assert bool(chosen) == is_chosen
+    with conv.ordinary_products():
+        convolve(images, draw(*kernel))
+    assert len(chosen) == is_chosen
 
 
 def test_a_layer_computes_in_the_type_it_was_given_and_keeps_float32_parameters():

@@ -70,8 +70,13 @@ def convolve(images: jax.Array, kernel: jax.Array, stride: int = 1, padding: Pad
     """Return the convolution of images (N, H, W, C) with a kernel (height, width, C, O)."""
     if jax.default_backend() != "cpu":
         return convolve_natively(images, kernel, stride, padding)
-    if stride == 1 and padding == "SAME" and tiles_pay(images, kernel) and not _ordinary.get():
+    if _ordinary.get():
+        return convolve_in_blocks(images, kernel, stride, padding)
+    if stride == 1 and padding == "SAME" and tiles_pay(images, kernel):
         return convolve_by_tiles(images, kernel)
+    height, width, channels, outputs = kernel.shape
+    if height * width > 1 and height * width * channels <= outputs:  # patches no larger than the result
+        return convolve_by_patches(images, kernel, stride, padding)
     return convolve_in_blocks(images, kernel, stride, padding)
 
 
@@ -81,27 +86,47 @@ def convolve_natively(images: jax.Array, kernel: jax.Array, stride: int, padding
     return jax.lax.conv_general_dilated(images, kernel, (stride, stride), padding, dimension_numbers=order)
 
 
+def convolve_by_patches(images: jax.Array, kernel: jax.Array, stride: int, padding: Padding) -> jax.Array:
+    """Convolve as one matrix product of whole patches: for the few channels of a first layer (docs/decisions/0254)."""
+    flat, shape = _lay_out_rows(images, kernel, stride, padding)
+    places = [_every(flat, i, shape[1], stride) for i in range(len(kernel))]
+    patches = jnp.concatenate(places, axis=-1)
+    result: jax.Array = patches.reshape(-1, patches.shape[-1]) @ kernel.reshape(-1, shape[-1])
+    return result.reshape(shape)
+
+
 def convolve_by_rows(images: jax.Array, kernel: jax.Array, stride: int, padding: Padding) -> jax.Array:
     """Convolve as one matrix product for each row of the kernel.
 
     The shifts along a row lie side by side in memory, which multiplies the input by the kernel's width only; laying
     out whole patches would multiply it by the kernel's area.
     """
-    height, width, channels, outputs = kernel.shape
-    count = images.shape[0]
+    flat, shape = _lay_out_rows(images, kernel, stride, padding)
+    products = [
+        _every(flat, i, shape[1], stride).reshape(-1, flat.shape[-1]) @ row.reshape(-1, shape[-1])
+        for i, row in enumerate(kernel)
+    ]
+    result: jax.Array = sum(products[1:], products[0])
+    return result.reshape(shape)
+
+
+def _lay_out_rows(
+    images: jax.Array, kernel: jax.Array, stride: int, padding: Padding
+) -> tuple[jax.Array, tuple[int, int, int, int]]:
+    """Return the padded images with the values under a kernel's row side by side, and the shape of the result."""
+    height, width, _, outputs = kernel.shape
     (above, below, rows), (before, after, columns) = (
         _extent(side, length, stride, padding) for side, length in zip(images.shape[1:3], (height, width), strict=True)
     )
     images = jnp.pad(images, ((0, 0), (above, below), (before, after), (0, 0)))
-    last_row, last_column = (rows - 1) * stride + 1, (columns - 1) * stride + 1
-    shifted = [images[:, :, j : j + last_column : stride] for j in range(width)]
+    last = (columns - 1) * stride + 1
+    shifted = [images[:, :, j : j + last : stride] for j in range(width)]
     flat = jnp.concatenate(shifted, axis=-1) if width > 1 else shifted[0]
-    products = [
-        flat[:, i : i + last_row : stride].reshape(count * rows * columns, width * channels)
-        @ kernel[i].reshape(width * channels, outputs)
-        for i in range(height)
-    ]
-    return sum(products[1:], products[0]).reshape(count, rows, columns, outputs)
+    return flat, (images.shape[0], rows, columns, outputs)
+
+
+def _every(flat: jax.Array, start: int, count: int, stride: int) -> jax.Array:
+    return flat[:, start : start + (count - 1) * stride + 1 : stride]
 
 
 def convolve_in_blocks(images: jax.Array, kernel: jax.Array, stride: int, padding: Padding) -> jax.Array:
@@ -172,13 +197,41 @@ def _extent(side: int, length: int, stride: int, padding: Padding) -> tuple[int,
     return missing // 2, missing - missing // 2, outputs
 
 
+@jax.custom_vjp
 def max_pool(images: jax.Array) -> jax.Array:
     """Return the maxima of 2×2 windows; an odd last row or column is left out.
 
     Where several values of a window are the largest, they share the gradient evenly, while ``reduce_window`` gives it
     to the first. After ReLU this makes no difference: a tie is at 0, where no gradient passes.
     """
+    return jnp.max(_windows(images), axis=(2, 4))
+
+
+def _windows(images: jax.Array) -> jax.Array:
     count, height, width, channels = images.shape
     rows, columns = height // 2, width // 2
-    windows = images[:, : 2 * rows, : 2 * columns].reshape(count, rows, 2, columns, 2, channels)
-    return jnp.max(windows, axis=(2, 4))
+    return images[:, : 2 * rows, : 2 * columns].reshape(count, rows, 2, columns, 2, channels)
+
+
+def _max_pool_forward(images: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    maxima = max_pool(images)
+    return maxima, (images, maxima)
+
+
+def _max_pool_backward(residuals: tuple[jax.Array, jax.Array], gradient: jax.Array) -> tuple[jax.Array]:
+    """Return what JAX does, in one pass: the count of the largest values is written out, so that nothing is stored."""
+    images, maxima = residuals
+    windows = _windows(images)
+    shares = gradient / sum((windows[:, :, i, :, j] == maxima).astype(gradient.dtype) for i in (0, 1) for j in (0, 1))
+    whole = jnp.where(windows == _spread(maxima), _spread(shares), 0)
+    count, height, width, channels = images.shape
+    rows, columns = maxima.shape[1:3]
+    whole = whole.reshape(count, 2 * rows, 2 * columns, channels)
+    return (jnp.pad(whole, ((0, 0), (0, height - 2 * rows), (0, width - 2 * columns), (0, 0))),)
+
+
+def _spread(values: jax.Array) -> jax.Array:
+    return values[:, :, None, :, None]
+
+
+max_pool.defvjp(_max_pool_forward, _max_pool_backward)
