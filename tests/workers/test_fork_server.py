@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import closing
 from dataclasses import replace
 
 import psutil
@@ -10,11 +11,11 @@ from study_fakes import fake_setup, fake_study
 
 from batchscale.study.trial import TrialTask
 from batchscale.workers import local
-from batchscale.workers.fork_server import NEVER_STARTED, ForkedWorker, ForkServer
+from batchscale.workers.fork_server import NEVER_STARTED, ForkedWorker, ForkServer, can_fork
 from batchscale.workers.local import LocalRunner, LocalSettings
 from batchscale.workers.runner import Event, Job, JobFailed, JobResult, LossReason, WorkerActivity
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork") or not os.path.isdir("/proc"), reason="workers are not forked")  # noqa: PTH112
+pytestmark = pytest.mark.skipif(not can_fork(), reason="workers are not forked here")
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +25,7 @@ def _fake_engine_is_forked(monkeypatch):
 
 @pytest.fixture(scope="module")
 def server():
-    with ForkServer() as server:
+    with closing(ForkServer()) as server:
         yield server
 
 
@@ -111,7 +112,7 @@ def test_workers_and_server_end_when_the_driver_dies(tmp_path):
 
 
 def test_workers_live_on_without_their_server_and_new_ones_are_started(tmp_path):
-    with ForkServer() as server, fork_runner(server, tmp_path, bad_trials="2", mischief="kill") as runner:
+    with closing(ForkServer()) as server, fork_runner(server, tmp_path, bad_trials="2", mischief="kill") as runner:
         (worker,) = processes_of(runner)
         psutil.Process(server.pid).kill()
         assert isinstance(train(runner, 1), JobResult)
@@ -123,7 +124,7 @@ def test_workers_live_on_without_their_server_and_new_ones_are_started(tmp_path)
 
 
 def test_a_server_that_ends_before_it_has_loaded_is_replaced_by_workers(tmp_path):
-    with ForkServer() as server, fork_runner(server, tmp_path) as runner:
+    with closing(ForkServer()) as server, fork_runner(server, tmp_path) as runner:
         (worker,) = runner._workers.values()
         assert isinstance(worker.process, ForkedWorker)
         worker.process.kill()  # before it was forked
@@ -155,7 +156,7 @@ def test_a_process_with_threads_is_not_forked(tmp_path, monkeypatch):
     code = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
     (tmp_path / "sitecustomize.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
-    with ForkServer() as server:
+    with closing(ForkServer()) as server:
         assert server._process.wait(timeout=20) == 1
         with fork_runner(server, tmp_path) as runner:
             assert isinstance(train(runner, 1), JobResult)

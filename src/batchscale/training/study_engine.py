@@ -9,7 +9,6 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 
@@ -50,12 +49,11 @@ def _never() -> bool:
 
 @dataclass
 class _Running:
-    """A task in a slot; the first ``num_missed`` measurements of its trial did not reach the goal."""
+    """A task in a slot."""
 
     task: TrialTask
     trial: Trial
     done: bool = False
-    num_missed: int = 0
 
 
 class StudyEngine:
@@ -365,8 +363,8 @@ class StudyEngine:
             slot = self._population.slot_of(entry.trial.trial_id)
             entry.trial.update(steps[slot], diverged[slot])
             for number, stop in enumerate(stops.get(slot, ())[: counts[slot]]):
-                values = result.values[:, slot, number].tolist()
-                entry.trial.rows[stop] = dict(zip(metrics, values, strict=True)) | empty_noise
+                values = zip(metrics, result.values[:, slot, number].tolist(), strict=True)
+                entry.trial.rows[stop] = dict(values) | empty_noise
         return int(result.num_steps), sum(counts)
 
     def _report(self, activity: Activity, running: dict[int, _Running]) -> None:
@@ -398,10 +396,6 @@ def _is_done(entry: _Running, goal: Goal | None) -> bool:
     until = entry.task.until_step
     if trial.diverged_at is not None or trial.step >= until or until in trial.rows:
         return True
-    if goal is None:
-        return False
-    new_rows = islice(trial.rows.values(), entry.num_missed, None)
-    if any(goal.is_reached_by(values.get(goal.metric, float("nan"))) for values in new_rows):
-        return True
-    entry.num_missed = len(trial.rows)
-    return False
+    return goal is not None and any(
+        goal.is_reached_by(values.get(goal.metric, float("nan"))) for values in trial.rows.values()
+    )

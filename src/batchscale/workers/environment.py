@@ -59,7 +59,7 @@ def worker_environment(place: int, num_devices: int = 1) -> dict[str, str]:
 
 
 def worker_variables(place: int, num_devices: int = 1) -> dict[str, str]:
-    """Return the variables of the worker at this place: accelerators of its own, or a thread for each device."""
+    """Return the variables of the worker at this place: its share of the accelerators, or a thread for each device."""
     variables = {
         # a worker finds the same modules as the driver, however that was started
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),

@@ -44,7 +44,7 @@ def _loaded(variables: Mapping[str, str]) -> dict[str, str]:
 
 @final
 class ForkServer:
-    """The driver's end of a server. As a context manager it ends the server, but not the workers, at the end."""
+    """The driver's end of a server, whose end leaves its workers alone."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -100,7 +100,7 @@ class ForkServer:
             return self._codes.get(number)
         if pid is None:
             return NEVER_STARTED
-        try:  # nobody else knows the code of a worker whose server has ended
+        try:  # the server would have reported the code; without it only the end is seen
             process = self._processes.get(number)
             is_over = process is None or not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
@@ -142,12 +142,6 @@ class ForkServer:
             else:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     self._processes[number] = psutil.Process(pid)
-
-    def __enter__(self) -> "ForkServer":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 @final

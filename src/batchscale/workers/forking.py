@@ -10,6 +10,8 @@ import socket
 import sys
 from typing import NoReturn
 
+import psutil
+
 from batchscale.workers.engine_host import find_engine
 from batchscale.workers.fork_server import MAX_MESSAGE_BYTES, TRAINING_ENGINE
 from batchscale.workers.worker import ignore_signals, main
@@ -24,7 +26,7 @@ def serve(handle: int) -> NoReturn:
         find_engine(TRAINING_ENGINE)
     gc.freeze()
     gc.enable()
-    if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 - a lock that a thread holds would never open in a worker
+    if psutil.Process().num_threads() > 1:  # a lock that a thread holds would never open in a worker
         os._exit(1)
     wake, waker = socket.socketpair()
     waker.setblocking(False)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from batchscale.workloads.models.layers.initializers import Initializer, before_relu
-from batchscale.workloads.models.layers.winograd import convolve_by_tiles, tiles_pay
+from batchscale.workloads.models.layers.winograd import convolve_by_tiles, slice_every, tiles_pay
 
 Padding = Literal["SAME", "VALID"]
 DType = jnp.dtype | None
@@ -89,7 +89,7 @@ def convolve_natively(images: jax.Array, kernel: jax.Array, stride: int, padding
 def convolve_by_patches(images: jax.Array, kernel: jax.Array, stride: int, padding: Padding) -> jax.Array:
     """Convolve as one matrix product of whole patches: for the few channels of a first layer (docs/decisions/0254)."""
     flat, shape = _lay_out_rows(images, kernel, stride, padding)
-    places = [_every(flat, i, shape[1], stride) for i in range(len(kernel))]
+    places = [slice_every(flat, 1, i, shape[1], stride) for i in range(len(kernel))]
     patches = jnp.concatenate(places, axis=-1)
     result: jax.Array = patches.reshape(-1, patches.shape[-1]) @ kernel.reshape(-1, shape[-1])
     return result.reshape(shape)
@@ -103,7 +103,7 @@ def convolve_by_rows(images: jax.Array, kernel: jax.Array, stride: int, padding:
     """
     flat, shape = _lay_out_rows(images, kernel, stride, padding)
     products = [
-        _every(flat, i, shape[1], stride).reshape(-1, flat.shape[-1]) @ row.reshape(-1, shape[-1])
+        slice_every(flat, 1, i, shape[1], stride).reshape(-1, flat.shape[-1]) @ row.reshape(-1, shape[-1])
         for i, row in enumerate(kernel)
     ]
     result: jax.Array = sum(products[1:], products[0])
@@ -119,14 +119,9 @@ def _lay_out_rows(
         _extent(side, length, stride, padding) for side, length in zip(images.shape[1:3], (height, width), strict=True)
     )
     images = jnp.pad(images, ((0, 0), (above, below), (before, after), (0, 0)))
-    last = (columns - 1) * stride + 1
-    shifted = [images[:, :, j : j + last : stride] for j in range(width)]
+    shifted = [slice_every(images, 2, j, columns, stride) for j in range(width)]
     flat = jnp.concatenate(shifted, axis=-1) if width > 1 else shifted[0]
     return flat, (images.shape[0], rows, columns, outputs)
-
-
-def _every(flat: jax.Array, start: int, count: int, stride: int) -> jax.Array:
-    return flat[:, start : start + (count - 1) * stride + 1 : stride]
 
 
 def convolve_in_blocks(images: jax.Array, kernel: jax.Array, stride: int, padding: Padding) -> jax.Array:

@@ -140,12 +140,13 @@ def _of_inputs(images: jax.Array, size: int) -> jax.Array:
         for tiles, side in zip((down, across), images.shape[1:3], strict=True)
     ]
     images = jnp.pad(images, ((0, 0), *pads, (0, 0)))
-    rows = [_every(images, 1, i, down, outputs) for i in range(len(of_inputs))]
+    rows = [slice_every(images, 1, i, down, outputs) for i in range(len(of_inputs))]
     by_row = _mix(of_inputs, rows)
-    return _mix(of_inputs, [_every(by_row, 3, j, across, outputs) for j in range(len(of_inputs))])
+    return _mix(of_inputs, [slice_every(by_row, 3, j, across, outputs) for j in range(len(of_inputs))])
 
 
-def _every(values: jax.Array, axis: int, start: int, count: int, stride: int) -> jax.Array:
+def slice_every(values: jax.Array, axis: int, start: int, count: int, stride: int) -> jax.Array:
+    """Return ``count`` places of an axis, from ``start`` on, each ``stride`` after the last."""
     return jax.lax.slice_in_dim(values, start, start + (count - 1) * stride + 1, stride, axis)
 
 
